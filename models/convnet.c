@@ -9,7 +9,7 @@ enum { LAYERS = TP_CONVNET_LAYERS, MAX_SIDE = 1 << 16, MAX_WIDTH = 4096, MAX_CLA
 
 /* ---- configurations ---- */
 
-/* Two sizes, of no paper. */
+/* Not from a paper. */
 static const tp_model_row presets[] = {
     { "tiny", "convolutional",
       .cfg = &(const tp_convnet_cfg){ .image = { 32, 32 }, .classes = 1000, .width = 16 } },

@@ -1,4 +1,4 @@
-/* member_change.c - members of a configuration by their names, as "depths=1,2,8,1,mlp_ratio=4". */
+/* member_change.c - changes configurations from text such as "depths=1,2,8,1,mlp_ratio=4". */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/nearest.h>
@@ -46,14 +46,13 @@ typedef struct change {
     const tp_model_member *members;
     void *cfg;
     const char *whose;
-    const tp_model_cfg *model; /* that has cfg; NULL: it is not a model's */
+    const tp_model_cfg *model; /* the owner of cfg; NULL: not a model */
     const char *const *set_by;
     char *why;
     size_t size;
 } change;
 
-/* The end of the item at `text`: a comma before an item that has '=' itself, or the end of the
- * text. */
+/* Returns the end of the item at `text`: the comma before the next KEY=, or the end of text. */
 static const char *end_of(const char *text)
 {
     const char *comma = strchr(text, ',');
@@ -82,11 +81,11 @@ static const tp_model_member *find(const change *c, const char *key)
     return NULL;
 }
 
-/* What else sets a member that all models share; NULL: nothing. */
+/* Returns the option that sets a shared member, or NULL. */
 static const char *setter_of(const change *c, const tp_model_member *m, const int64_t image[2])
 {
     if (!c->set_by || c->set_by[m->common]) return c->set_by ? c->set_by[m->common] : NULL;
-    /* some models have a member for each side of the image */
+    /* some models have one member per image side */
     const tp_common_cfg now = tp_model_get(c->model);
     return memcmp(image, now.image, sizeof now.image) != 0 ? c->set_by[TP_COMMON_IMAGE] : NULL;
 }
@@ -112,7 +111,7 @@ static bool apply(const change *c, const char *item)
     return !other;
 }
 
-/* Does the text have an item with that key? */
+/* Does the text set that key? */
 static bool names(const char *text, const char *key)
 {
     const size_t n = strlen(key);
@@ -123,7 +122,7 @@ static bool names(const char *text, const char *key)
     }
 }
 
-/* Lists that share a length may get another one if all of them are given. */
+/* Lists that share a length can change it only if all of them are given. */
 static void free_lengths(const change *c, const char *text)
 {
     for (const tp_model_member *m = c->members; m->kind != TP_MEMBER_END; m++) {

@@ -1,4 +1,4 @@
-/* members.c - configurations as checkpoint metadata and as options, by their table of members. */
+/* members.c - reads, writes and checks configurations through their tables of members. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,16 +7,16 @@
 
 #include "model_inner.h"
 
-enum { LIST_MAX = 64, NUMBER_MAX = INT32_MAX }; /* longest list, largest of its numbers */
+enum { LIST_MAX = 64, NUMBER_MAX = INT32_MAX }; /* longest list, largest number in one */
 
-/* The number of entries of a list in use. */
+/* Number of list entries in use. */
 static int entries(const tp_model_member *m, const void *cfg)
 {
     if (m->kind == TP_MEMBER_SIDES) return 2;
     return m->length ? *(const int *)((const char *)cfg + m->length) : m->count;
 }
 
-/* Bytes of a scalar or word; 0: another kind. */
+/* Size of a scalar or word; else 0. */
 static size_t bytes_of(const tp_model_member *m)
 {
     switch (m->kind) {
@@ -100,8 +100,8 @@ void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
 
 /* ---- reading ---- */
 
-/* A value being read: its member, the key found, its text, the file (NULL: the text is all), and
- * the buffer for an error's reason. */
+/* A value being read: its member, the key found, its text, the file (NULL: text only), and the
+ * buffer for error messages. */
 typedef struct reading {
     const tp_model_member *m;
     const char *key, *text;
@@ -147,7 +147,7 @@ static bool read_int(const reading *r, int64_t lo, int64_t hi, int64_t *x)
     return false;
 }
 
-/* The index of the text among the words, or -1. */
+/* Index of the text among words, or -1. */
 static int read_word(const reading *r)
 {
     const char *const *w = r->m->words;
@@ -161,8 +161,8 @@ static int read_word(const reading *r)
     return -1;
 }
 
-/* Parses numbers of 0 to NUMBER_MAX, separated by commas. Returns how many there are, or 0 if the
- * text is not a list of 1 to `most` numbers. */
+/* Parses comma-separated numbers from 0 to NUMBER_MAX. Returns their count, or 0 unless the text is
+ * a list of 1 to `most` numbers. */
 static int parse_list(const char *text, int most, int64_t *x)
 {
     int n = 0;
@@ -187,7 +187,7 @@ static bool read_list(const reading *r, void *cfg)
     int64_t x[LIST_MAX];
     int n = most <= LIST_MAX ? parse_list(r->text, most, x) : 0;
 
-    if (sides && n == 1 && r->key == m->older) x[n++] = x[0]; /* square images had one number */
+    if (sides && n == 1 && r->key == m->older) x[n++] = x[0]; /* squares used one number */
     if (sides && n == 1)
         snprintf(r->why, r->size, "%s has one side", r->key);
     else if (n == 0 || (!length && n != most))
@@ -286,7 +286,7 @@ const char *tp__model_of(tp_file *F)
     return name ? name : tp_file_meta(F, "classifier");
 }
 
-/* Sets a member that the file lacks to its default; cfg was zeroed. False: the key is required. */
+/* Sets a missing member to its default; cfg is zeroed. Returns false if the key is required. */
 static bool take_default(const tp_model_member *m, void *cfg)
 {
     if (m->optional) return true;
@@ -337,7 +337,7 @@ bool tp_model_read_cfg(const tp_model *model, void *cfg, tp_file *F, char *why, 
 
 /* ---- ranges ---- */
 
-/* The number of a whole member, or entry i of a list. */
+/* Returns an integer member, or entry i of a list. */
 static int64_t number_of(const tp_model_member *m, const void *cfg, int i)
 {
     const void *p = (const char *)cfg + m->at;

@@ -1,5 +1,5 @@
-/* model.c - models by name, configurations of any model as values, and parts of a model by name.
- * All models are known from their constants (cmake/constants.cmake). */
+/* model.c - finds models and their parts by name, and handles configurations of any model as
+ * values. CMake collects the models (cmake/constants.cmake). */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/nearest.h>
@@ -7,7 +7,7 @@
 #include "model_inner.h"
 #include "parts.h"
 
-enum { MOST_SIDE = 1 << 16 }; /* of images that a name gives */
+enum { MOST_SIDE = 1 << 16 }; /* of images named in presets */
 
 extern const tp_model *const tp__models[]; /* ends with NULL */
 
@@ -37,7 +37,7 @@ const tp_model *tp_model_of(const tp_model_row *row)
 
 /* ---- names ---- */
 
-/* The next word of a list separated by blanks, from *at on, or NULL. */
+/* Returns the next blank-separated word from *at, or NULL. */
 static const char *next_word(const char **at, size_t *length)
 {
     const char *word = *at + strspn(*at, " ");
@@ -82,7 +82,7 @@ static bool unknown(const char *name, char *why, size_t size)
 
 /* ---- presets ---- */
 
-/* The model of the row that `name` without "-" and the side of images calls. */
+/* Takes the preset whose name, "-" and an image side make up `name`. */
 static bool take_sided(tp_model_cfg *c, const char *name)
 {
     tp_common_cfg o;
@@ -116,7 +116,7 @@ static bool take_named(tp_model_cfg *c, const tp_model *m, const char *name, cha
     return false;
 }
 
-/* The model of that name or, with the 102 classes of that set, of the name without "-ip102". */
+/* Takes the named preset; with the suffix "-ip102", the base preset with 102 classes. */
 static bool take_preset(tp_model_cfg *c, const tp_model *m, const char *name, char *why,
                         size_t size)
 {
@@ -230,7 +230,7 @@ bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t size)
 
 /* ---- the same model ---- */
 
-/* Do both declare the same names in the same order, with the same shapes and dtypes? */
+/* Do both declare the same names, shapes and dtypes in the same order? */
 static bool lists_agree(const tp_params *P, const tp_params *Q)
 {
     tp_param_info there = { 0 };

@@ -1,4 +1,4 @@
-/* model_net.c - any model of the table with its parameters, ready to run, and what that costs. */
+/* model_net.c - builds, runs and loads any model of the table, and measures its cost. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/observe.h>
@@ -95,7 +95,7 @@ void tp_net_state_free(const tp_net *N, tp_tape *T, void *state)
 
 bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 {
-    if (!tp_params_want_module(P, N, "net") || !N->module) return false; /* P has the reason */
+    if (!tp_params_want_module(P, N, "net") || !N->module) return false; /* P has the error */
     tp__published_enter(N->cfg.model, P, F, NULL, 0);
     const tp_model *m = N->cfg.model;
     if (resized && m->load) return m->load(P, N->module, F);
@@ -105,10 +105,10 @@ bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 
 /* ---- costs ----
  *
- * Of one sample, counted in a pass on a dry device: the ops report their multiply-adds, and the
- * tape shows what it keeps for backward. */
+ * A pass on a dry device measures one sample: ops report their multiply-adds, and the tape reports
+ * what it keeps for backward. */
 
-/* A model in training on a dry device, whose memory is counted to the byte. */
+/* A model training on a dry device, which counts memory to the byte. */
 typedef struct trial {
     const tp_model_cfg *cfg;
     tp_device *D;
@@ -143,7 +143,7 @@ static double live(const trial *t)
     return (double)tp_device_stats(t->D).live_bytes;
 }
 
-/* Runs the model on one sample and returns the bytes that it then keeps until a reset. */
+/* Runs the model on one sample; returns the bytes kept until a reset. */
 static double run(trial *t, int64_t tokens)
 {
     const tp_dtype dtype = t->cfg->model->input == TP_IMAGES ? TP_F32 : TP_I32;
@@ -157,7 +157,7 @@ static double run(trial *t, int64_t tokens)
 
 /* ---- counts ---- */
 
-/* What windows that were whole at the edges would cost more. */
+/* Extra multiply-adds if edge windows were complete. */
 static double beyond_edges(const tp_seen *s, double macs)
 {
     const tp_window_attn_cfg *a = s->attr;
@@ -181,8 +181,8 @@ static void count(void *env, tp_tape *T, const tp_seen *s)
     if (strcmp(s->op->name, "batchnorm") == 0) cost->batchnorm += made;
 }
 
-/* A reset releases what a pass has saved, and the cache before it in place of the one after it,
- * which is as large from the third pass on: the second one also makes tables longer. */
+/* A reset releases what a pass saved and the previous cache, which is as large as the new one from
+ * the third pass on; the second pass still extends tables. */
 static tp_cost measure(trial *t, int64_t tokens, int64_t cache)
 {
     tp_cost cost = { 0 };

@@ -1,6 +1,5 @@
-/* parts.c - pieces that several models share: initial values, checks, products with parts of a
- * matrix, branches with drop path, tokens, tables of positions, a normed convolution, random
- * features. */
+/* parts.c - pieces that several models share: initial values, checks, projections by part of a
+ * matrix, drop-path branches, tokens, position tables, normalised convolutions, random features. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +160,7 @@ bool tp__table_resizes(const tp_shape *here, const tp_shape *there)
            here->dim[2] == there->dim[2];
 }
 
-/* Resizes x, a table of `rows` rows, in double precision on the CPU, into the parameter. */
+/* Resizes x, a table of `rows` rows, into the parameter, in double on the CPU. */
 static void set_resized(tp_params *P, const tp__table *t, const double *x, int64_t rows)
 {
     const int64_t side = llround(sqrt((double)(rows - t->extra))), from[2] = { side, side };
@@ -182,7 +181,7 @@ static void set_resized(tp_params *P, const tp__table *t, const double *x, int64
     free(y);
 }
 
-/* The file's table if it has to be resized; else NULL. */
+/* The file's table if it needs resizing, else NULL. */
 static const tp_file_tensor *other_table(const tp_file *F, const tp__table *t)
 {
     const tp_shape here = tp_shape_of(t->table);
@@ -270,7 +269,7 @@ bool tp__relative_table(const tp_shape *here, const tp_shape *there, tp__grid *p
     return from > 0 && to > 0;
 }
 
-/* The product of some sizes of the axes first .. last - 1. */
+/* Product of the sizes of axes first .. last - 1. */
 static int64_t product(const int64_t *size, int first, int last)
 {
     int64_t n = 1;
@@ -278,7 +277,7 @@ static int64_t product(const int64_t *size, int first, int last)
     return n;
 }
 
-/* The largest number of elements on the way. */
+/* Largest intermediate number of elements. */
 static int64_t most_elements(const tp__grid *p)
 {
     int64_t n = p->inner;
@@ -321,8 +320,8 @@ static void project_out(double *a, const double *b, int64_t D)
     for (int64_t c = 0; c < D; c++) a[c] -= along * b[c];
 }
 
-/* Gram-Schmidt on the rows of x [n,D], n at most D. Each row is orthogonalised twice against the
- * earlier ones, to remove the rounding error of the first pass. */
+/* Gram-Schmidt on the rows of x [n,D], n <= D. Orthogonalises each row twice against the earlier
+ * ones: the second pass removes the rounding error of the first. */
 static void orthonormalise(double *x, int64_t n, int64_t D)
 {
     for (int64_t i = 0; i < n; i++) {

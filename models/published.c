@@ -1,10 +1,9 @@
 /* published.c - finds a model's weights in checkpoints of other programs.
  *
- * Such a file gets our names in two steps. The components that wrappers put into names are removed,
- * and the model's tables of spellings replace parts of names and remove what the model computes
- * itself. Then the prefix under which most of the model's names are ("state_dict.net.") is entered;
- * averaged weights only if there are no others. A file that has all weights under two prefixes is
- * refused. */
+ * Tensors get our names in two steps. First, wrappers' components are removed, and the model's
+ * spelling tables rewrite names and drop what the model computes itself. Then the prefix with most
+ * of the model's names ("state_dict.net.") is removed; averaged weights serve only if there are no
+ * others. A file with all weights under two prefixes is refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +35,7 @@ static bool is_leaf(const char *name, const char *leaf)
     return n >= m && strcmp(name + n - m, leaf) == 0 && (n == m || name[n - m - 1] == '.');
 }
 
-/* Replaces the first `theirs` in the name. */
+/* Replaces the first match in the name. */
 static void replace(char name[LONGEST], const tp_spelling *s)
 {
     char rest[LONGEST];
@@ -46,7 +45,7 @@ static void replace(char name[LONGEST], const tp_spelling *s)
     snprintf(at, (size_t)(name + LONGEST - at), "%s%s", s->ours, rest);
 }
 
-/* Changes the name by the table; false: it is no weight. */
+/* Rewrites the name; returns false if it is no weight. */
 static bool apply(char name[LONGEST], const tp_spelling *table)
 {
     for (const tp_spelling *s = table; s && s->theirs; s++) {
@@ -58,7 +57,7 @@ static bool apply(char name[LONGEST], const tp_spelling *table)
     return true;
 }
 
-/* Is it, under any prefix, one of those that files may have or lack, and that P does without? */
+/* Is it, under any prefix, an optional tensor that P does not have? */
 static bool is_spare(const speller *p)
 {
     if (!p->may_lack || !p->may_lack(p->name)) return false;
@@ -73,8 +72,7 @@ static const char *unwrap(const tp_file_tensor *t, void *env)
     return tp_file_unwrapped(t->name, name, LONGEST) ? name : t->name;
 }
 
-/* Our name of a tensor; NULL: it is no weight. Tensors without elements are leftovers of
- * switches. */
+/* Our name of a tensor, or NULL if it is no weight. Empty tensors are leftovers of switches. */
 static const char *spell(const tp_file_tensor *t, void *env)
 {
     speller *p = env;
@@ -87,7 +85,7 @@ static const char *spell(const tp_file_tensor *t, void *env)
     return strcmp(p->name, t->name) == 0 ? t->name : p->name;
 }
 
-/* The spellings of the dialect if F is in it, else NULL. */
+/* The dialect's spellings if F uses it, else NULL. */
 static const tp_spelling *dialect_of(const tp_file *F, const tp_dialect *d)
 {
     for (int i = 0; d->sign && i < tp_file_count(F); i++)
@@ -99,7 +97,7 @@ static const tp_spelling *dialect_of(const tp_file *F, const tp_dialect *d)
 
 typedef struct candidate {
     char prefix[LONGEST];
-    int names; /* of P that F has under it */
+    int names; /* of P that F has here */
 } candidate;
 
 typedef struct search {
@@ -121,8 +119,8 @@ static void count(search *s, const char *prefix, size_t length)
     s->at[i].names++;
 }
 
-/* Counts all prefixes under which F has the name. lengths: of the names in F, so that a million of
- * them can be compared with each name of a model. */
+/* Counts every prefix under which F has the name. lengths of the names in F make comparing a
+ * million of them with each name of a model cheap. */
 static void count_name(search *s, const tp_file *F, const size_t *lengths, const char *name)
 {
     const size_t m = strlen(name);
@@ -133,7 +131,7 @@ static void count_name(search *s, const tp_file *F, const size_t *lengths, const
     }
 }
 
-/* Training programs call averaged weights so: "model_ema.", "ema_model.". */
+/* Training programs' averaged weights: "model_ema.", "ema_model.". */
 static bool is_average(const candidate *c)
 {
     return strstr(c->prefix, "ema") != NULL;
@@ -154,7 +152,7 @@ static bool has_any(const tp_params *P, const tp_file *F)
     return any;
 }
 
-/* Another prefix with all that the best one has, all names of P. */
+/* Returns another prefix that also has all names of P. */
 static const candidate *rival(const search *s, const candidate *best, int names)
 {
     for (int i = 0; best->names == names && i < s->n; i++)
@@ -164,8 +162,7 @@ static const candidate *rival(const search *s, const candidate *best, int names)
     return NULL;
 }
 
-/* The name without the one or the other prefix: both weights get the same names, which fails the
- * file. */
+/* Removes either prefix: both weights then share names, and the file fails. */
 static const char *without_either(const tp_file_tensor *t, void *env)
 {
     const candidate *const *pair = env;
@@ -182,7 +179,7 @@ static void enter(const tp_params *P, tp_file *F, char *prefix, size_t size)
     size_t *lengths = s ? calloc((size_t)tp_file_count(F) + 1, sizeof *lengths) : NULL;
     const candidate *best = NULL;
     int names = 0;
-    if (!lengths) { /* without memory, loading reports the names that are missing */
+    if (!lengths) { /* if memory runs out, loading reports missing names */
         free(s);
         return;
     }
@@ -219,7 +216,7 @@ bool tp_model_adopt(tp_model_cfg *c, tp_file *F, char *prefix, size_t size)
     if (!c) return false;
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1, .dry = true });
     tp_params *P = tp_params_new(D, NULL);
-    tp_net *N = tp_net_new(P, "", c); /* for the names of its parameters */
+    tp_net *N = tp_net_new(P, "", c); /* for its parameter names */
     if (c->model) tp__published_enter(c->model, P, F, prefix, size);
     const tp_file_tensor *head =
         c->model && c->model->head ? tp_file_find(F, c->model->head) : NULL;

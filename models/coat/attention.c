@@ -1,11 +1,10 @@
-/* attention.c - factorised attention with convolutional encodings, and the block around it (CoaT,
- * MPViT).
+/* attention.c - factorised attention with convolutional encodings, and its block (CoaT, MPViT).
  *
  *     G_h = softmax(k_h)^T v_h                      over all tokens, for each channel of k; d x d
- *     y_h = q_h G_h / sqrt(d) + q_h * conv(v_h)     conv: depthwise, kernels by heads; 0 for a class token
+ *     y_h = q_h G_h / sqrt(d) + q_h * conv(v_h)     conv: depthwise, per-head kernels; class token 0
  *
- * softmax(k)^T v is the dynamic projection of the values with the keys as scores: one chunk, rank
- * d. Its row j holds row j of every G_h, so the scale 1/sqrt(d) costs next to nothing there. */
+ * softmax(k)^T v is a dynamic projection of the values with the keys as scores: one chunk, rank d.
+ * Its row j holds row j of every G_h, so scaling it by 1/sqrt(d) is nearly free. */
 #include <math.h>
 #include <stdio.h>
 
@@ -119,7 +118,7 @@ void tp__coat_tie(tp_params *P, const char *cpe, const char *crpe, const tp_coat
 
 /* ---- forward ---- */
 
-/* 1 if x [B,c+H*W,D] has a class token, 0 if not; else T fails. */
+/* c: 1 if x [B,c+H*W,D] has a class token, 0 if not; else T fails. */
 static int64_t class_tokens(tp_tape *T, tp_tensor x, tp_tensor grid)
 {
     const int64_t H = tp_dim(grid, 0), W = tp_dim(grid, 1), rows = tp_dim(x, 1);
@@ -130,7 +129,7 @@ static int64_t class_tokens(tp_tape *T, tp_tensor x, tp_tensor grid)
     return rows - H * W;
 }
 
-/* The tokens of the map, [B,H,W,D], after c class tokens. */
+/* Returns the map [B,H,W,D] after c class tokens. */
 static tp_tensor map_of(tp_tape *T, tp_tensor x, tp_tensor grid, int64_t c)
 {
     const int64_t H = tp_dim(grid, 0), W = tp_dim(grid, 1);
@@ -150,7 +149,7 @@ tp_tensor tp__coat_cpe(tp_tape *T, const void *module, void *with, tp_tensor x)
     return tp_leave(T, c > 0 ? tp_concat(T, 1, tp_slice(T, x, 1, 0, c), y) : y);
 }
 
-/* conv(v) of the tokens of the map, [B,N,D], each kernel for its heads. */
+/* conv(v) over the map, [B,N,D], with each head's kernel. */
 static tp_tensor relative(tp_tape *T, const tp_coat_attn *m, tp_tensor v, tp_tensor grid, int64_t c)
 {
     const tp_coat_shared *s = &m->shared;

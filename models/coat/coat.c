@@ -1,5 +1,4 @@
-/* coat.c - CoaT-Lite: four stages of patches, a class token and blocks; the last class token
- * decides.
+/* coat.c - CoaT-Lite: four stages of patches, class token and blocks, classified by the last token.
  *
  *     x = [class token; norm(conv(map))]
  *     x = block(x)                           each begins with the same position encoding
@@ -30,8 +29,8 @@ enum {
     MAX_RATIO = 64
 };
 
-/* Tables 1 and 2 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for images of
- * 64 x 64, which is not the paper's CoaT Mini. */
+/* Tables 1 and 2 of the paper, Table 1 of ViT-LSLA for 102 classes, then a small one for 64 x 64
+ * images (not the paper's CoaT Mini). */
 /* clang-format off */
 #define FOUR(a, b, c, d) { a, b, c, d }
 #define CFG(side, widths, blocks) \
@@ -127,7 +126,7 @@ static bool model_check(const void *cfg, char *why, size_t size)
 
 /* ---- network ---- */
 
-/* Declares stage s, whose blocks begin at block[first]; returns the first of the next stage. */
+/* Declares stage s with blocks from block[first]; returns the next stage's first block. */
 static int init_stage(tp_params *P, tp_coat *m, int s, int first)
 {
     const tp_coat_cfg *c = &m->cfg;
@@ -227,7 +226,7 @@ static bool model_may_lack(const char *name)
     return strncmp(name, "norm", 4) == 0 && name[4] >= '1' && name[4] < '4' && name[5] == '.';
 }
 
-/* The class token decides, but the published code applies the last norm to all tokens. */
+/* Only the class token is used, but the published code normalises all tokens. */
 static void model_paper(const void *cfg, int64_t tokens, tp_cost *cost)
 {
     const stage_size last = stage_of(cfg, TP_COAT_STAGES - 1);

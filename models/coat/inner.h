@@ -1,4 +1,4 @@
-/* inner.h - what CoaT and MPViT share beside coat.h. */
+/* inner.h - private functions of CoaT and MPViT. */
 #ifndef TP_COAT_INNER_H
 #define TP_COAT_INNER_H
 
@@ -7,7 +7,7 @@
 #include "model_inner.h"
 #include "parts.h"
 
-/* True if the kernels are possible for that many heads; else why receives a sentence. */
+/* Are the kernels valid for that many heads? Otherwise why says why not. */
 bool tp__coat_kernels(const tp_coat_kernels *k, int heads, char *why, size_t size);
 
 /* The parts of tp_model_coat. */
@@ -18,7 +18,7 @@ tp_tensor tp__coat_cpe(tp_tape *T, const void *module, void *grid, tp_tensor x);
 tp_tensor tp__coat_attn(tp_tape *T, const void *module, void *grid, tp_tensor x);
 tp_tensor tp__coat_block(tp_tape *T, const void *module, void *grid, tp_tensor x);
 
-/* Declares second names of the encodings' parameters, below these; NULL: of that part none. */
+/* Declares aliases of the encodings' parameters under these names; NULL: no aliases. */
 void tp__coat_tie(tp_params *P, const char *cpe, const char *crpe, const tp_coat_shared *m);
 
 #endif

@@ -1,6 +1,6 @@
 /* cswin.c - CSWin Transformer: an embedding, four stages of cross-shaped attention, a head.
  *
- *     z  = qkv(norm1(x))                                  its channels divide among the branches
+ *     z  = qkv(norm1(x))                                  channels are split among the branches
  *     x  = x + drop_path(proj([stripes(z_0), stripes(z_1)]))
  *     x  = x + drop_path(mlp(norm2(x)))                   the next stage begins with norm(conv(x))
  *
@@ -13,7 +13,7 @@
 #include "parts.h"
 
 typedef struct stage {
-    int64_t side, dim; /* of the map, which is a square */
+    int64_t side, dim; /* of the square map */
     int branches;
 } stage;
 

@@ -120,7 +120,7 @@ static tp_kv compressed(tp_tape *T, const tp_cvt_attn *m, tp_tensor k, tp_tensor
     return (tp_kv){ norm(T, &m->dual_ln.global, low.k), norm(T, &m->dual_ln.global, low.v) };
 }
 
-/* The class token c attends to keys [k; o] and values [v; o]; o: the outputs of the features. */
+/* The class token c attends to keys [k; o] and values [v; o]; o: the features' outputs. */
 static tp_tensor class_attention(tp_tape *T, const tp_cvt_attn *m, tp_tensor c, tp_tensor k,
                                  tp_tensor v, tp_tensor o)
 {

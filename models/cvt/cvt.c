@@ -6,7 +6,7 @@
  *     x      = x + mlp(norm2(x))
  *     logits = head(norm(class token))       or of the mean of all normalised tokens
  *
- * Another resolution changes the size of the map only; no weight depends on it. */
+ * Resolution changes only the map's size; no weight depends on it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 
 enum { CVT_13, CVT_21, CVT_W24, STAR_13, STAR_21, LS_13, LS_17, LS_21, LS_21S };
 
-/* The published models: name without the size of images, widths, heads, blocks. */
+/* The published models: name without image size, widths, heads, blocks. */
 static const struct size {
     const char *name;
     int64_t dim[STAGES];
@@ -37,7 +37,7 @@ static const struct size {
     [LS_21S] = { "cvt_ls-21s", { 128, 256, 384 }, { 2, 4, 6 }, { 3, 4, 14 } },
 };
 
-/* 224, 384 and 448 differ in ranks and windows; other sizes use those of the next smaller one. */
+/* 224, 384 and 448 have their own ranks and windows; other sizes use the next smaller one's. */
 static void set_long_short(tp_cvt_cfg *c, int64_t size)
 {
     for (int s = 0; s < STAGES; s++) {
@@ -47,7 +47,7 @@ static void set_long_short(tp_cvt_cfg *c, int64_t size)
     c->long_short = true;
 }
 
-/* With drop path 0.1 where the papers train with it. */
+/* Drop path is 0.1 where the papers use it. */
 static tp_cvt_cfg published(int which, int64_t size)
 {
     const struct size *z = &sizes[which];
@@ -77,7 +77,7 @@ static tp_cvt_cfg published(int which, int64_t size)
     return c;
 }
 
-/* The rest of text after the prefix `start`, or NULL if it lacks the prefix; '-' equals '_'. */
+/* Returns text after the prefix `start`, or NULL without it; '-' equals '_'. */
 static const char *rest_of(const char *text, const char *start)
 {
     for (; *start; text++, start++)
@@ -296,7 +296,7 @@ static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
     return (tp_init){ .kind = TP_INIT_ZERO };
 }
 
-/* The drop path rate of block b of `stage`, which is block i of the model. */
+/* Drop path rate of block b of `stage`, block i of the model. */
 static double rate_of(const tp_cvt_cfg *c, int stage, int b, int i)
 {
     int at = i, last = -1;
@@ -396,7 +396,7 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
     return tp_leave(T, tp_linear_forward(T, &m->head, pool(T, m, x)));
 }
 
-/* ---- weights for another resolution, where projections have a larger rank ----
+/* ---- weights for another resolution, with projections of larger rank ----
  *
  * Rows of proj_p are head * rank + i. If the rank grows k times, each row is repeated k times,
  * which repeats each projection; the initial values of P are added as noise, so that they can

@@ -29,7 +29,7 @@ tp_tensor tp__lm_frequencies(tp_params *P, const char *name, int64_t dim)
     return buffer;
 }
 
-/* x as a tensor of f64 or f32. */
+/* Converts x to f64 or f32. */
 static tp_tensor from_double(tp_tape *T, tp_dtype dt, tp_shape s, const double *x)
 {
     const int64_t n = s.dim[0] * s.dim[1];

@@ -34,7 +34,7 @@ bool tp__lm_slots_read(tp_tape *T, const char *name, int n, tp_tensor *slot, int
 
 void tp__lm_slots_clear(tp_tape *T, int n, tp_tensor *slot);
 
-/* The rest of a block: b [B,M,d] is the output of its attention with the residual -> [B,M,d]. */
+/* Finishes a block: b [B,M,d], attention output plus residual -> [B,M,d]. */
 tp_tensor tp__ls_block_finish(tp_tape *T, const tp_ls_block *m, tp_tensor b);
 
 #endif

@@ -1,9 +1,9 @@
 /* ls_decode.c - incremental decoding with the Transformer-LS model: each token is processed once.
  *
  * A query needs the last rows of the window and the vectors of all earlier chunks. Each layer
- * carries for its one stream
+ * carries, for one stream,
  *
- *     win [2s,d]           keys and values of the window, of which at most s rows are visible;
+ *     win [2s,d]           keys and values of the window, at most s rows visible;
  *                          the last rows of a full buffer move to its front
  *     x, rows [l,d]        the current chunk: normalised input, keys and values to compress
  *     cmp [(L+M)/l r,d]    vectors of the cache, then of the complete chunks of the segment
@@ -58,7 +58,7 @@ static tp_kv read_kv(tp_tape *T, tp_kv from, int64_t start, int64_t count)
 
 /* ---- geometry ---- */
 
-/* The number of vectors of n rows. */
+/* Number of vectors for n rows. */
 static int64_t vectors(const tp_ls_lm_decoder *d, int64_t n)
 {
     const tp_ls_attn_cfg *c = &d->m->cfg.ls.attn;
@@ -101,8 +101,8 @@ static tp_kv repeat_kv(tp_tape *T, tp_kv x, int64_t times)
     return (tp_kv){ tp_expand(T, x.k, s), tp_expand(T, x.v, s) };
 }
 
-/* Creates the buffers of a layer, and the phantom rows of an official empty cache. Those are all
- * equal, so one chunk is computed and repeated. */
+/* Creates the buffers of a layer, and the phantom rows of an official empty cache. These are equal,
+ * so one chunk is computed and repeated. */
 static void start_layer(tp_ls_lm_decoder *d, int i, tp_tensor pos_win, tp_tensor pos_cmp)
 {
     tp_tape *T = d->T;
@@ -209,7 +209,7 @@ static void complete_chunk(tp_ls_lm_decoder *d, const tp_ls_attn_m *m, const lay
     write_kv(T, s->next, at, m->cfg.project_first ? now : tp_ls_attn_compress(T, m, x, NULL));
 }
 
-/* x [1,1,d], normalised -> output of the attention [1,1,d]. */
+/* Normalised x [1,1,d] -> attention output [1,1,d]. */
 static tp_tensor attend(tp_ls_lm_decoder *d, const tp_ls_attn_m *m, const layer_state *s,
                         tp_tensor x)
 {

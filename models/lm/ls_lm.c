@@ -35,8 +35,8 @@ tp_ls_lm_cfg tp_ls_lm_small(int64_t vocab)
     return (tp_ls_lm_cfg){ .vocab = vocab, SMALL };
 }
 
-/* Language models of bytes (enwik8) and letters (text8), with the sizes of the papers'
- * dictionaries. The mini ones train in half an hour on two cores: examples/enwik8. */
+/* Language models of bytes (enwik8) and letters (text8), with the papers' vocabulary sizes. The
+ * mini models train in half an hour on two cores: examples/enwik8. */
 /* clang-format off */
 #define ENWIK8(...) .cfg = &(const tp_ls_lm_cfg){ .vocab = 208, __VA_ARGS__ }
 #define TEXT8(...)  .cfg = &(const tp_ls_lm_cfg){ .vocab = 32, __VA_ARGS__ }

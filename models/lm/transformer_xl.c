@@ -15,9 +15,8 @@
 
 /* ---- presets ---- */
 
-/* Language models of bytes (enwik8) and letters (text8), with the sizes of the papers'
- * dictionaries. The first ones are as wide and deep as the Transformer-LS models of the same
- * names. */
+/* Language models of bytes (enwik8) and letters (text8), with the papers' vocabulary sizes. The
+ * first ones match the width and depth of the Transformer-LS models of the same names. */
 /* clang-format off */
 #define ENWIK8(...) .cfg = &(const tp_txl_cfg){ .vocab = 204, __VA_ARGS__ }
 #define TEXT8(...)  .cfg = &(const tp_txl_cfg){ .vocab = 27, __VA_ARGS__ }
@@ -25,7 +24,8 @@
     .dim = width, .hidden = 4 * (width), .d_head = (width) / 4, .layers = n, .heads = 4, \
     .mem_len = 256
 #define BASE \
-    .dim = 512, .hidden = 2048, .d_head = 64, .layers = 12, .heads = 8, .mem_len = 512, .dropout = 0.1
+    .dim = 512, .hidden = 2048, .d_head = 64, .layers = 12, .heads = 8, .mem_len = 512, \
+    .dropout = 0.1
 #define LARGE \
     .dim = 1024, .hidden = 3072, .d_head = 128, .layers = 24, .heads = 8, .mem_len = 768, \
     .dropout = 0.15, .att_dropout = 0.15
@@ -88,7 +88,7 @@ static bool model_check(const void *cfg, char *why, size_t size)
 
 /* ---- layer ---- */
 
-/* Biases that m has already are the model's; else the layer has its own. */
+/* Biases already in m are the model's; otherwise the layer owns them. */
 static void attn_init(tp_params *P, void *module, const char *name, const void *of)
 {
     tp_txl_attn *m = module;

@@ -1,5 +1,5 @@
-/* attention.c - the attentions of the LRA encoders: their parameters; Nystroem's, kernels and
- * long-short attention; those of one step. */
+/* attention.c - the LRA encoders' attentions: parameters, Nystroem, kernels, long-short, and those
+ * of one step. */
 #include <math.h>
 
 #include "inner.h"
@@ -25,7 +25,7 @@ static tp_tensor merge(tp_tape *T, tp_tensor x)
     return tp_reshape(T, tp_permute(T, x, TP_SHAPE(0, 2, 1, 3)), s);
 }
 
-/* As products [k,n] [n,B D] of each head: the mixtures are not repeated for each sample. */
+/* Per-head products [k,n] [n,B D], which avoid repeating the mixtures per sample. */
 static tp_tensor mix(tp_tape *T, tp_tensor mix, tp_tensor x)
 {
     const int64_t h = tp_dim(mix, 0), k = tp_dim(mix, 1);
@@ -116,17 +116,17 @@ void tp__lra_attn_init(tp_params *P, void *module, const char *name, const void 
     tp_pop(P);
 }
 
-/* ---- landmarks (Nystroemformer, Xiong et al. 2021), as in the official code ----
+/* ---- landmarks (Nystroemformer, Xiong et al. 2021), official code ----
  *
  *     q~, k~ = means of n / L consecutive rows          F = softmax(q k~^T)   A = softmax(q~ k~^T)
  *     y = F (A^+ (G v))                                 G = softmax(q~ k^T), without padding
  *
- * G v and F times the rest are tiled attentions, so that nothing of size n * L is stored. Padding
- * is zero in q and k, and counts in the means. */
+ * G v and F times the rest are tiled attentions, so nothing of size n * L is stored. Padding is
+ * zero in q and k, but counts in the means. */
 
 /* Six steps z <- z (13 - y (15 - y (7 - y))) / 4, y = a z, towards the pseudo-inverse of a
- * [B,h,L,L] (Razavi et al. 2014). The start divides by the largest column sum of the whole batch
- * or, per_head, of each matrix; that has a gradient. */
+ * [B,h,L,L] (Razavi et al. 2014). The start divides by the largest column sum, which has a
+ * gradient: of the batch or, per_head, of each matrix. */
 static tp_tensor inverse(tp_tape *T, tp_tensor a, bool per_head)
 {
     const tp_tensor sums = tp_sum(T, a, TP_KEEP(-2)); /* [B,h,1,L] */
@@ -174,8 +174,8 @@ static tp_tensor nystrom(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tenso
 
 /* ---- products of features: phi(q) (phi(k)^T v), linear in n ----
  *
- * Performer, as in the official code, multiplies queries and keys by (d / h)^(-1/4) twice, so that
- * the effective score is q k / (d / h). Linear attention is divided by the root of n, padding
+ * Like the official code, Performer scales queries and keys by (d / h)^(-1/4) twice, so the
+ * effective score is q k / (d / h). Linear attention is divided by the root of n, padding
  * included. */
 
 static tp_tensor kernel(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
@@ -196,11 +196,11 @@ static tp_tensor kernel(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor
  *     y      = softmax([q low_k, q k of the window]) [low_v, v]
  *     y_cls  = softmax(q_cls [k_cls, y]) [v_cls, y]       k_cls, v_cls without norms
  *
- * The sequence is a map of height 1, whose low keys are the CLS and the projections. Packed
- * sequences keep the rows of CLS and tokens apart. */
+ * The sequence is a map of height 1 with the CLS and projections as low keys. Packed sequences
+ * separate rows of CLS and tokens. */
 
-/* Keys or values of the tokens [B,n,d], those that all queries see [B,r,d], and the CLS's own
- * [B,1,d]; the last two may be TP_NONE. */
+/* Keys or values: of the tokens [B,n,d], visible to all queries [B,r,d], and of the CLS [B,1,d];
+ * the last two may be TP_NONE. */
 typedef struct rows {
     tp_tensor token, low, cls;
 } rows;
@@ -210,7 +210,7 @@ static tp_tensor norm(tp_tape *T, const tp_lra_attn *m, const tp_layernorm_m *ln
     return m->cfg.raw_kv ? x : tp_layernorm_forward(T, ln, x);
 }
 
-/* What the tokens are compressed to, [B,r,d] of k and of v. */
+/* Compresses the tokens' k and v to [B,r,d]. */
 static tp_kv compress(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_kv token,
                       const tp__lra_batch *of)
 {
@@ -225,7 +225,7 @@ static tp_kv compress(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_kv token
                                m->cfg.heads, (int)tp_dim(x, 1), (int)m->cfg.rank);
 }
 
-/* low: what the tokens are compressed to, or TP_NONE; the CLS comes before it. */
+/* low: compressed tokens, or TP_NONE; the CLS precedes them. */
 static rows rows_of(tp_tape *T, const tp_lra_attn *m, const tp_linear_m *linear, tp_tensor token,
                     tp_tensor low, tp_tensor cls)
 {
@@ -238,14 +238,14 @@ static rows rows_of(tp_tape *T, const tp_lra_attn *m, const tp_linear_m *linear,
     return y;
 }
 
-/* Tokens of a sequence with its padding; packed: of the longest. */
+/* Padded length of a sequence; packed: of the longest. */
 static int64_t length_of(tp_tensor x, const tp__lra_batch *of)
 {
     return tp_given(of->packed.offset) ? of->packed.longest : tp_dim(x, 1);
 }
 
-/* The results of the tokens, zeros at padding. Without a window and projections, which needs a CLS,
- * a token also sees itself. */
+/* Results of the tokens, zero at padding. Without window and projections, which requires a CLS, a
+ * token also sees itself. */
 static tp_tensor tokens(tp_tape *T, const tp_lra_attn *m, tp_tensor q, const rows *k, const rows *v,
                         const tp__lra_batch *of)
 {
@@ -276,8 +276,7 @@ static tp_tensor flat(tp_tape *T, tp_tensor x)
     return tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), tp_dim(x, 2)));
 }
 
-/* The attention of one query for each sequence, q [B,1,d], to its own row and to the tokens' -> as
- * q. */
+/* Attention of one query per sequence, q [B,1,d], to its own row and the tokens -> like q. */
 static tp_tensor attend_once(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_kv own, tp_kv token,
                              const tp__lra_batch *of)
 {
@@ -296,7 +295,7 @@ static tp_tensor attend_once(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_k
                         seen, TP_NONE, c);
 }
 
-/* The result of the CLS; y: those of the tokens. */
+/* Result of the CLS; y: results of the tokens. */
 static tp_tensor of_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor cls, const rows *k,
                         const rows *v, tp_tensor y, const tp__lra_batch *of)
 {
@@ -322,8 +321,7 @@ static void check_rows(tp_tape *T, const tp_lra_attn *m, int64_t n, bool packed,
                  (long long)n, (long long)tp_dim(m->mix, 2));
 }
 
-/* The CLS of a sequence that begins with it, [B,1,d]. *x and *of become those of the tokens
- * alone. */
+/* Splits the leading CLS [B,1,d] off; *x and *of keep only the tokens. */
 static tp_tensor take_cls(tp_tape *T, tp_tensor *x, tp__lra_batch *of)
 {
     const tp_tensor all = *x;
@@ -379,7 +377,7 @@ static tp_tensor linformer(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_ten
     return tp_attention(T, q, mk, mv, TP_NONE, TP_NONE, (tp_attn_cfg){ .heads = m->cfg.heads });
 }
 
-/* Queries, which normalised are the keys, and values are projected without biases. */
+/* Queries and values are projected without bias; keys are normalised queries. */
 static tp_tensor reformer(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor mask)
 {
     const tp_lra_attn_cfg *c = &m->cfg;

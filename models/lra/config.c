@@ -1,5 +1,5 @@
-/* config.c - configurations of the LRA encoders: presets by name, checks, members, and
- * multiply-adds as the paper counts them. */
+/* config.c - LRA encoder configurations: presets, checks, members, and multiply-adds as the paper
+ * counts them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,8 +14,7 @@ int64_t tp__lra_rows(const tp_lra_cfg *c, int64_t tokens)
 
 /* ---- presets: the encoders of the paper's tables by name, "lra-TASK-ATTENTION" ---- */
 
-/* Tables 7 to 10 of Transformer-LS: the windows and ranks that were best for each task, 0, 0: not
- * published. */
+/* Tables 7 to 10 of Transformer-LS: the best windows and ranks for each task; 0, 0: unpublished. */
 static const struct {
     const char *name;
     int64_t length, classes, best_window, best_rank, dp_rank;
@@ -27,7 +26,7 @@ static const struct {
     { "pathfinder", 1024, 2, 0, 0, 0, 0.1, false },
 };
 
-enum { BEST = -1, DP = -2 }; /* of a rank: the task's */
+enum { BEST = -1, DP = -2 }; /* rank of the task */
 
 static const struct {
     const char *name;
@@ -51,7 +50,7 @@ static const struct {
 
 enum { TASKS = sizeof tasks / sizeof *tasks, ATTENTIONS = sizeof attentions / sizeof *attentions };
 
-/* Their numbers in the tables; false: the name is no "lra-TASK-ATTENTION". */
+/* Finds both table indices; false unless name is "lra-TASK-ATTENTION". */
 static bool parse(const char *name, int *task, int *attention)
 {
     if (strncmp(name, "lra-", 4) != 0) return false;
@@ -99,8 +98,7 @@ bool tp__lra_preset(void *cfg, const char *name, char *why, size_t size)
     return true;
 }
 
-/* Tables 1, 2, 7 and 9 of Transformer-LS: "lra-TASK-ATTENTION" with the multiply-adds that they
- * print. */
+/* Tables 1, 2, 7 and 9 of Transformer-LS: "lra-TASK-ATTENTION" with printed multiply-adds. */
 /* clang-format off */
 #define ROW(name, kind, cost) { "lra-" name, "LRA, " kind, .flops = cost, .norm_cost = 5 }
 #define TASK(task, softmax, linformer, performer, nystrom, reformer, ls) \
@@ -134,8 +132,8 @@ const tp_model_row tp__lra_presets[] = {
 
 /* ---- members ----
  *
- * Keys are those of the official code, whose num_landmarks, linformer_k and rp_dim are one member
- * here; max_seq_len does not count a CLS. */
+ * Keys follow the official code, but num_landmarks, linformer_k and rp_dim are one member;
+ * max_seq_len excludes the CLS. */
 
 static const char *const kinds[] = { "lsta",     "softmax", "linformer", "performer", "nystrom",
                                      "reformer", "linear",  "none",      NULL };
@@ -182,7 +180,7 @@ const tp_model_member tp__lra_members[] = {
 
 /* ---- checks ---- */
 
-/* Factors of buckets: none, one or two, each even. */
+/* Bucket factors: none, one or two, all even. */
 static bool are_buckets(const int64_t b[2])
 {
     for (int i = 0; i < 2; i++)
@@ -190,7 +188,7 @@ static bool are_buckets(const int64_t b[2])
     return b[0] > 0 || b[1] == 0;
 }
 
-/* Checks the members that the kind reads. */
+/* Checks the members this kind uses. */
 static void check_kind(const tp_lra_attn_cfg *c, char *why, size_t size)
 {
     const bool ls = c->kind == TP_LRA_LS, nystrom = c->kind == TP_LRA_NYSTROM;
@@ -230,7 +228,7 @@ static void check_attn(const tp_lra_attn_cfg *c, char *why, size_t size)
         check_kind(c, why, size);
 }
 
-/* The members are those of a model around it. */
+/* Checks the members as part of a model. */
 bool tp__lra_check_attn(const tp_lra_attn_cfg *c, char *why, size_t size)
 {
     const tp_lra_cfg alone = { .attn = *c, .layers = 1, .hidden = 1, .vocab = 1, .classes = 1 };
@@ -267,16 +265,15 @@ bool tp__lra_check(const void *cfg, char *why, size_t size)
 
 /* ---- costs ----
  *
- * Multiply-adds by the rule behind Table 1 of Transformer-LS, which counts those of the official
- * code, and 5 for each element of a layer norm. Softmax, activations and additions count
- * nothing. */
+ * Multiply-adds by the rule of Table 1 of Transformer-LS: those of the official code, and 5 per
+ * layer-norm element. Softmax, activations and additions are free. */
 
-/* What a layer of n tokens takes more by that rule. */
+/* Extra cost of a layer of n tokens by that rule. */
 static double more(const tp_lra_cfg *c, double n)
 {
     const double d = (double)c->attn.dim, r = (double)c->attn.rank, h = c->attn.heads;
     switch (c->attn.kind) {
-    case TP_LRA_NYSTROM: /* here F (Z (G v)), there (F Z) (G v) */
+    case TP_LRA_NYSTROM: /* ours: F (Z (G v)); the rule: (F Z) (G v) */
         return n == r ? 0.0 : h * n * r * r - r * r * d;
     case TP_LRA_PERFORMER: return n * r * h;  /* denominators                */
     case TP_LRA_NONE: return 2.0 * n * d * d; /* queries and keys            */
@@ -284,7 +281,7 @@ static double more(const tp_lra_cfg *c, double n)
     }
 }
 
-/* The layers that a CLS beside the tokens passes through. */
+/* Number of layers that a separate CLS passes. */
 static double cls_layers(const tp_lra_cfg *c)
 {
     switch (c->pooling) {
@@ -302,8 +299,7 @@ void tp__lra_paper(const void *cfg, int64_t tokens, tp_cost *cost)
     const double d = (double)c->attn.dim, documents = c->pair ? 2.0 : 1.0;
     const double rest = d * d + 2.0 * d * (double)c->hidden + (double)c->attn.conv * d;
     double other = c->layers * more(c, N) - cls_layers(c) * d;
-    if (tp__lra_has_embedding(
-            c)) { /* the official code also computes the tokens' results of the last layer */
+    if (tp__lra_has_embedding(c)) { /* the official last layer also computes the tokens' results */
         other += N * rest;
         cost->norm += documents * N * d;
     }

@@ -4,12 +4,10 @@
  *     x = x + attn(norm1(x)),  x = x + mlp(norm2(x))      for each layer
  *     z = head(pool(norm(x)))
  *
- * A CLS embedding c is no token: [c; x] + attn(norm1(x), c), so it enters the attention without
- * norm1.
+ * A CLS embedding c is not a token: [c; x] + attn(norm1(x), c), so it bypasses norm1.
  *
- * Packed documents have one row for each token, and one for each CLS. Rows of all CLS come before
- * those of all tokens; only softmax attention, to which a CLS of TP_LRA_CLS_POOL is a token, needs
- * it in its document. */
+ * Packed documents have one row per token and per CLS. All CLS rows precede all token rows; only
+ * softmax attention, where the CLS of TP_LRA_CLS_POOL is a token, needs it in its document. */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/random.h>
@@ -96,7 +94,7 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
 /* ---- layers ---- */
 
 /* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> x + attn(norm1(x)), with a CLS
- * [B,1+n,d]. Of the layer that ends the encoder the CLS's row alone, [B,1,d]. */
+ * [B,1+n,d]. The encoder's last layer returns only the CLS row, [B,1,d]. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *in)
 {
     const tp_lra_layer *m = self;
@@ -110,7 +108,7 @@ static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *i
     return tp_dropout_add(T, a, TP_NONE, x, m->dropout);
 }
 
-/* As attend -> the layer's result, with a CLS that first. */
+/* As attend -> the layer's result, the CLS first. */
 static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor *in)
 {
     const tp_lra_layer *m = self;
@@ -121,8 +119,8 @@ static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor
     return tp_leave(T, tp_mlp_forward(T, &m->mlp, tp_layernorm_forward(T, &m->norm2, x), x));
 }
 
-/* Replaces x and, if there is one, *cls by the layer's results. None of x are computed by the layer
- * that ends the encoder. */
+/* Replaces x and *cls, if there is one, by the layer's results. The encoder's last layer computes
+ * none for x. */
 static tp_tensor pass(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_tensor *cls,
                       tp_tensor mask)
 {
@@ -135,7 +133,7 @@ static tp_tensor pass(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_tensor 
     return tp_slice(T, y, 1, 1, tp_dim(y, 1) - 1);
 }
 
-/* Puts the token vocab - 1 before the sequences. */
+/* Prepends token vocab - 1 to the sequences. */
 static void prepend(tp_tape *T, const tp_lra *m, tp_tensor *ids, tp_tensor *mask)
 {
     const int64_t n = tp__lra_rows(&m->cfg, tp_dim(*ids, 1)) - 1;
@@ -239,7 +237,7 @@ static tp_tensor softmax_packed(tp_tape *T, const tp_lra_attn *m, tp_tensor x, t
     return tp_packed_attention(T, q, k, v, of, of, c);
 }
 
-/* cls: [n,d] or TP_NONE. The layer that ends the encoder returns the rows of the CLS only. */
+/* cls: [n,d] or TP_NONE. The encoder's last layer returns only the CLS rows. */
 static tp_tensor attention_packed(tp_tape *T, const tp_lra_layer *layer, tp_tensor x, tp_tensor cls,
                                   tp_packed of)
 {
@@ -256,8 +254,8 @@ static tp_tensor attention_packed(tp_tape *T, const tp_lra_layer *layer, tp_tens
     return layer->ends ? tp_reshape(T, y, TP_SHAPE(tp_dim(y, 0), d)) : y;
 }
 
-/* in: the rows of tokens, of TP_LRA_CLS_POOL after those of the CLS; the rows of an embedding as
- * CLS, which enters without norm1, or TP_NONE; offsets of the tokens -> [cls; x] + attention. */
+/* in: token rows, after the CLS rows with TP_LRA_CLS_POOL; rows of a CLS embedding, which bypasses
+ * norm1, or TP_NONE; token offsets -> [cls; x] + attention. */
 static tp_tensor attend_packed(tp_tape *T, const tp_lra_layer *m, int64_t longest,
                                const tp_tensor *in)
 {
@@ -270,8 +268,7 @@ static tp_tensor attend_packed(tp_tape *T, const tp_lra_layer *m, int64_t longes
     return tp_dropout_add(T, y, TP_NONE, x, m->dropout);
 }
 
-/* What is recomputed later cannot know the longest document, but it has at most as many tokens as
- * the model. */
+/* Recomputation does not know the longest document, but the model's length bounds it. */
 static int64_t bound(const tp_lra_layer *m)
 {
     return m->attn.cfg.length - m->attn.cfg.cls_from_seq;
@@ -298,8 +295,7 @@ static tp_tensor run_packed_again(tp_tape *T, const void *self, int nx, const tp
     return run_packed(T, self, bound(self), in);
 }
 
-/* Replaces x and, if there is an embedding as CLS, *cls by the layer's results; x not by those of
- * the layer that ends the encoder. */
+/* Replaces x and a CLS embedding *cls by the layer's results; the encoder's last layer leaves x. */
 static tp_tensor pass_packed(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_tensor *cls,
                              tp_packed of)
 {
@@ -316,7 +312,7 @@ static tp_tensor pass_packed(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_
 
 /* ---- packed documents: embeddings ---- */
 
-/* Words and positions; places: the table of positions or rows of it. */
+/* Words and positions; places: the position table or rows of it. */
 static tp_tensor embed_packed(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_tensor places,
                               tp_tensor position)
 {
@@ -325,8 +321,8 @@ static tp_tensor embed_packed(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_ten
     return tp_cast(T, tp_add(T, x, tp_cast(T, at, tp_dtype_of(x))), tp_compute_dtype(T));
 }
 
-/* Puts the CLS of TP_LRA_CLS_POOL, token vocab - 1 at position 0 of each of n documents, before the
- * tokens, which begin at position 1. */
+/* Prepends the CLS of TP_LRA_CLS_POOL, token vocab - 1 at position 0, of each of n documents;
+ * tokens begin at position 1. */
 static tp_tensor with_token(tp_tape *T, const tp_lra *m, const tp_lra_packed *a, int64_t n,
                             tp_packed *of)
 {
@@ -380,7 +376,7 @@ static bool check_packed(tp_tape *T, const tp_lra *m, const tp_lra_packed *a)
     return tp_ok(T);
 }
 
-/* What stands for n documents, of the rows after all layers. */
+/* Pools the final rows into one per document. */
 static tp_tensor pool_packed(tp_tape *T, const tp_lra *m, tp_tensor x, tp_packed of, int64_t n,
                              int64_t length)
 {

@@ -4,7 +4,7 @@
  *     p_0 = patches(map), p_n = patches(p_{n-1})            receptive fields of 3, 5, 7 pixels
  *     map = aggregate([residual(p_0), encoder_0(p_0), encoder_1(p_1), ...])
  *
- * All maps of a stage have one size, so its paths differ in what a token has seen only. */
+ * All maps of a stage have one size, so paths differ only in receptive field. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "parts.h"
 #include "vit_lsla/inner.h"
 
-/* The sides of the image after a number of halvings, rounded up. */
+/* The image's sides after that many halvings, rounded up. */
 static void map_after(const tp_mpvit_cfg *c, int halvings, int64_t map[2])
 {
     for (int axis = 0; axis < 2; axis++) {
@@ -24,7 +24,7 @@ static void map_after(const tp_mpvit_cfg *c, int halvings, int64_t map[2])
     }
 }
 
-/* Width after stage s: that of the next one, or the last one's own. */
+/* Width after stage s: the next one's, or the last one's own. */
 static int64_t width_after(const tp_mpvit_cfg *c, int s)
 {
     return c->dim[s + 1 < TP_MPVIT_STAGES ? s + 1 : s];
@@ -277,7 +277,7 @@ static tp_tensor stage_forward(tp_tape *T, const void *module, void *with, tp_te
 /* ---- the model ---- */
 
 /* Convolutions with batch norm: normal by the number of outputs, k k out, which only the residual
- * convolution divides by its groups. Encodings keep their modules' defaults, as all others. */
+ * convolution divides by its groups. Encodings and all others keep their modules' defaults. */
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *last)
 {
     const bool embedded = strstr(name, ".patch_conv.") != NULL;
@@ -290,7 +290,7 @@ static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *last)
     return (tp_init){ TP_INIT_NORMAL, sqrt(2.0 / fan), 0.0 };
 }
 
-/* Declares stage s, whose layers begin at layer `first` of `all`; returns the first of the next. */
+/* Declares stage s from layer `first` of `all`; returns the next stage's first. */
 static int init_stage(tp_params *P, tp_mpvit *m, int s, int first, int all)
 {
     const tp_mpvit_cfg *c = &m->cfg;

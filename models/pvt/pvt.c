@@ -7,8 +7,8 @@
  *     logits = head(norm(class token))           PVTv2: head(mean of the last map)
  *
  * A block:
- *     attention   queries of all tokens; keys and values of a smaller map: convolved with kernel and stride R and
- *                 normalised, or pooled to a fixed size, projected, normalised, GELU
+ *     attention   queries of all tokens; keys and values of a smaller map: convolved with kernel
+ *                 and stride R, then norm; or pooled to a fixed size, projected, norm, GELU
  *     mlp         fc1, GELU, fc2; PVTv2: fc1, depthwise 3x3, GELU, fc2 (linear: ReLU after fc1)
  *
  * Tokens are a map [B,H,W,D], so that convolutions can read them. The last stage with a class token

@@ -409,7 +409,7 @@ static const tp_spelling spellings[] = {
 
 /* ---- fusing ----
  *
- *     bn(conv(x, w)) = conv(x, s w) + shift     s = weight / sqrt(var + eps)     shift = bias - s mean
+ *     bn(conv(x, w)) = conv(x, s w) + shift   s = weight / sqrt(var + eps)   shift = bias - s mean
  *
  * The norm becomes the identity plus the shift, which is rounded to itself when it is fused
  * again. */
