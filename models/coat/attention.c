@@ -1,7 +1,7 @@
 /* attention.c - factorised attention with convolutional encodings, and its block (CoaT, MPViT).
  *
  *     G_h = softmax(k_h)^T v_h                      over all tokens, for each channel of k; d x d
- *     y_h = q_h G_h / sqrt(d) + q_h * conv(v_h)     conv: depthwise, per-head kernels; class token 0
+ *     y_h = q_h G_h / sqrt(d) + q_h * conv(v_h)     conv: depthwise, per-head; class token 0
  *
  * softmax(k)^T v is a dynamic projection of the values with the keys as scores: one chunk, rank d.
  * Its row j holds row j of every G_h, so scaling it by 1/sqrt(d) is nearly free. */

@@ -273,7 +273,7 @@ static double more(const tp_lra_cfg *c, double n)
 {
     const double d = (double)c->attn.dim, r = (double)c->attn.rank, h = c->attn.heads;
     switch (c->attn.kind) {
-    case TP_LRA_NYSTROM: /* ours: F (Z (G v)); the rule: (F Z) (G v) */
+    case TP_LRA_NYSTROM: /* F (Z (G v)); the rule: (F Z) (G v) */
         return n == r ? 0.0 : h * n * r * r - r * r * d;
     case TP_LRA_PERFORMER: return n * r * h;  /* denominators                */
     case TP_LRA_NONE: return 2.0 * n * d * d; /* queries and keys            */

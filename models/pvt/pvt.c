@@ -11,8 +11,8 @@
  *                 and stride R, then norm; or pooled to a fixed size, projected, norm, GELU
  *     mlp         fc1, GELU, fc2; PVTv2: fc1, depthwise 3x3, GELU, fc2 (linear: ReLU after fc1)
  *
- * Tokens are a map [B,H,W,D], so that convolutions can read them. The last stage with a class token
- * has no reduction, so its tokens pass the blocks as one row. */
+ * Tokens are a map [B,H,W,D] that convolutions can read. A last stage with a class token has no
+ * reduction, so its tokens pass the blocks as one row. */
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/pvt.h>
@@ -101,7 +101,7 @@ static const tp_model_member members[] = {
 
 /* ---- sizes and checks ---- */
 
-/* Kernel, stride and padding of the patches of a stage. */
+/* Kernel, stride and padding of a stage's patches. */
 static tp_conv_cfg patches_of(const tp_pvt_cfg *cfg, int stage, int64_t *kernel)
 {
     const int64_t stride = stage == 0 ? 4 : 2, pad = cfg->kind == TP_PVT ? 0 : stride - 1;
@@ -109,7 +109,7 @@ static tp_conv_cfg patches_of(const tp_pvt_cfg *cfg, int stage, int64_t *kernel)
     return (tp_conv_cfg){ .stride = { stride, stride }, .pad = { pad, pad } };
 }
 
-/* Replaces the size of the map before a stage by that of the map after its patches. */
+/* Replaces a stage's input map size by the size after its patches. */
 static void shrink(const tp_pvt_cfg *cfg, int stage, int64_t map[2])
 {
     int64_t kernel;
@@ -134,7 +134,7 @@ static void check_stage(const tp_pvt_cfg *c, int s, char *why, size_t size)
         snprintf(why, size, "the last stage has a class token and the reduction %lld, not 1", R);
 }
 
-/* A table of positions has rows. */
+/* Position tables must have rows. */
 static void check_map(const tp_pvt_cfg *c, char *why, size_t size)
 {
     int64_t map[2] = { c->image[0], c->image[1] };
@@ -149,7 +149,7 @@ static void check_map(const tp_pvt_cfg *c, char *why, size_t size)
     }
 }
 
-/* Also of backbones, which have no classes. */
+/* Also for backbones, without classes. */
 static bool check(const tp_pvt_cfg *c, char *why, size_t size)
 {
     int blocks = 0;
@@ -169,7 +169,7 @@ static bool check(const tp_pvt_cfg *c, char *why, size_t size)
     return !why[0];
 }
 
-/* A model of the table is a classifier. */
+/* Models in the table are classifiers. */
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     const tp_pvt_cfg *c = cfg;
@@ -210,7 +210,7 @@ static void attn_init(tp_params *P, void *module, const char *name, const void *
     tp_pop(P);
 }
 
-/* The tokens that keys and values come from, [B,S,D]. */
+/* Source tokens of keys and values, [B,S,D]. */
 static tp_tensor reduced(tp_tape *T, const tp_pvt_attn *m, tp_tensor x)
 {
     if (!tp_given(m->sr.weight)) return rows(T, x);
@@ -308,8 +308,7 @@ static tp__table table_of(const tp_pvt *m, int stage)
 
 static const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
 
-/* Linear layers of both; in PVTv2 also the convolutions, where a depthwise one has a fan out of
- * 9. */
+/* Linear layers of both; in PVTv2 also convolutions, of which depthwise ones have fan-out 9. */
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     const bool second = *(const tp_pvt_kind *)env != TP_PVT;
@@ -344,7 +343,7 @@ static void init_patches(tp_params *P, tp_pvt *m, int s)
     }
 }
 
-/* Declares stage s, whose first block is block i of the model, of n in all. */
+/* Declares stage s, starting at block i of n in the model. */
 static void init_stage(tp_params *P, tp_pvt *m, int s, int i, int n)
 {
     const tp_pvt_cfg *c = &m->cfg;
@@ -387,7 +386,7 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
 
 /* ---- forward ---- */
 
-/* map [B,H,W,D] plus positions; with a class token in front as one row [B,1,1+H*W,D]. */
+/* map [B,H,W,D] plus positions; with a leading class token, one row [B,1,1+H*W,D]. */
 static tp_tensor add_positions(tp_tape *T, const tp_pvt *m, int s, tp_tensor map, bool class_token)
 {
     const int64_t B = tp_dim(map, 0), H = tp_dim(map, 1), W = tp_dim(map, 2), D = tp_dim(map, 3);
@@ -413,8 +412,8 @@ static tp_tensor run_stage(tp_tape *T, const tp_pvt *m, int s, tp_tensor map, bo
     return m->cfg.kind == TP_PVT ? map : tp_layernorm_forward(T, &stage->norm, map);
 }
 
-/* The results of the four stages, without PVT's class token. PVT2's sizes are rounded up, and its
- * maps have passed the norms. */
+/* Results of the four stages, without PVT's class token. PVTv2's sizes are rounded up; its maps are
+ * normalised. */
 static void features(tp_tape *T, const void *module, tp_tensor images, tp_tensor maps[STAGES])
 {
     const tp_pvt *m = module;
@@ -450,7 +449,7 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
 
 /* ---- weights for another image size, and the constant ---- */
 
-/* Numbers of heads do not show in the parameters. */
+/* Head counts do not affect parameter shapes. */
 static bool model_same(const void *one, const void *other)
 {
     const tp_pvt_cfg *a = one, *b = other;
@@ -483,7 +482,7 @@ static bool model_load(tp_params *P, const void *module, tp_file *F)
     return ok;
 }
 
-/* The official code's names are ours; these are those of PVTv2 in timm since 0.9. */
+/* We use the official code's names; these are timm's for PVTv2 since 0.9. */
 static const tp_spelling spellings[] = {
     { "patch_embed.", "patch_embed1." },
     { "stages.1.downsample.", "patch_embed2." },
@@ -502,7 +501,7 @@ static const tp_spelling spellings[] = {
     { 0 },
 };
 
-/* ---- a backbone of detectors, by the names in the table of models ---- */
+/* ---- detector backbones, by their names in the model table ---- */
 
 static const char *const names[] = { "pvt-mini",  "pvt-tiny", "pvt-small", "pvt-medium",
                                      "pvt-large", "pvt2-b0",  "pvt2-b1",   "pvt2-b2",

@@ -5,12 +5,12 @@
  *     logits = fc(mean of x over the map)
  *
  * The branch is two 3x3 convolutions (basic) or 1x1, 3x3, 1x1 (bottleneck), each with batch norm
- * and all but the last with ReLU. The shortcut is x, or where shapes change a 1x1 convolution with
- * batch norm. No weight depends on the image's size.
+ * and, except the last, ReLU. The shortcut is x, or a 1x1 convolution with batch norm where shapes
+ * change. No weight depends on the image size.
  *
- * A frozen norm is part of the convolution before it: its weights are multiplied by s = weight /
- * sqrt(var + eps), and its bias is bias - mean s. Gradients reach the norm's weight and bias
- * through this. For inference it is fused once. */
+ * A frozen norm is folded into the preceding convolution, whose weights are multiplied by s =
+ * weight / sqrt(var + eps) and whose bias is bias - mean s. The norm's weight and bias get
+ * gradients through this. Inference folds it once. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static const tp_model_row presets[] = {
     { 0 },
 };
 
-/* ResNet-34 is a backbone of detectors; the papers do not compare with it as a classifier. */
+/* ResNet-34 is a detector backbone; the papers do not compare it as a classifier. */
 static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 {
     if (strcmp(name, "resnet-34") != 0) {
@@ -86,7 +86,7 @@ static const tp_model_member members[] = {
 
 /* ---- checks ---- */
 
-/* The channels of a stage's result and those within its bottlenecks. */
+/* Channels of a stage's result and inside its bottlenecks. */
 static void widths(const tp_resnet_cfg *c, int stage, int64_t *inner, int64_t *out)
 {
     const int64_t planes = c->base << stage;
@@ -104,7 +104,7 @@ static void check_groups(const tp_resnet_cfg *c, char *why, size_t size)
                  (long long)c->group_width, (long long)c->base);
 }
 
-/* Also of backbones, which have no classes. */
+/* Also for backbones, without classes. */
 static bool check(const tp_resnet_cfg *c, char *why, size_t size)
 {
     int64_t blocks = 0;
@@ -125,7 +125,7 @@ static bool check(const tp_resnet_cfg *c, char *why, size_t size)
     return !why[0];
 }
 
-/* A model of the table is a classifier. */
+/* Models in the table are classifiers. */
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     const tp_resnet_cfg *c = cfg;
@@ -141,7 +141,7 @@ static tp_conv_cfg square(int64_t stride, int64_t pad, int64_t groups)
     return (tp_conv_cfg){ { stride, stride }, { pad, pad }, { 1, 1 }, groups };
 }
 
-/* A norm whose weight and bias are buffers, too. */
+/* A norm with weight and bias as buffers, too. */
 static void init_fixed(tp_params *P, tp_batchnorm_m *m, const char *name, int64_t dim)
 {
     const tp_init zero = { .kind = TP_INIT_ZERO }, one = { TP_INIT_CONST, 1.0, 0.0 };
@@ -230,7 +230,7 @@ static void block_init(tp_params *P, void *module, const char *name, const void 
                    (block_size){ b->in, inner, c->bottleneck ? 4 * planes : planes, b->stride });
 }
 
-/* A convolution that contains its frozen norm. */
+/* A convolution including its frozen norm. */
 typedef struct folded {
     tp_tensor weight, shift;
 } folded;
@@ -244,9 +244,8 @@ static folded fold(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn
     return (folded){ tp_transient(T, tp_mul(T, conv->weight, rows)), shift };
 }
 
-/* The same after fuse. A product in bf16 reads the copy that a parameter has, but cannot read
- * buffers; a view of a buffer can be cast. Norms that count no batches consist of buffers
- * (init_fixed). */
+/* The same after fuse. Products in bf16 read a parameter's copy but cannot read buffers; a view of
+ * a buffer can be cast. Norms that count no batches are buffers (init_fixed). */
 static folded folded_once(tp_tape *T, const tp_conv2d_m *conv, const tp_batchnorm_m *bn)
 {
     const tp_tensor shift = bn->bias;
@@ -343,7 +342,7 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
     tp_pop(P);
 }
 
-/* The results of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's sides, rounded up. */
+/* Results of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's sides, rounded up. */
 static void features(tp_tape *T, const void *module, tp_tensor images, tp_tensor maps[STAGES])
 {
     const tp_resnet *m = module;
@@ -375,8 +374,7 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
     return tp_leave(T, tp_linear_forward(T, &m->fc, tp_mean(T, tp_mean(T, x, 1), 1)));
 }
 
-/* torchvision's and timm's names are ours; these are those of detectron2 and of Hugging Face's
- * transformers. */
+/* We use torchvision's and timm's names; these are detectron2's and Hugging Face transformers'. */
 static const tp_spelling spellings[] = {
     { "stem.conv1.norm.", "bn1." },
     { "stem.conv1.", "conv1." },
@@ -411,10 +409,9 @@ static const tp_spelling spellings[] = {
  *
  *     bn(conv(x, w)) = conv(x, s w) + shift   s = weight / sqrt(var + eps)   shift = bias - s mean
  *
- * The norm becomes the identity plus the shift, which is rounded to itself when it is fused
- * again. */
+ * The norm becomes identity plus shift; fusing it again rounds the shift to itself. */
 
-/* Room for the values of one convolution and its norm. */
+/* Buffers for one convolution and its norm. */
 typedef struct room {
     double *conv, *weight, *bias, *mean, *var;
 } room;
@@ -487,13 +484,13 @@ static bool fuse(tp_params *P, void *module)
     return done;
 }
 
-/* ---- a backbone of detectors ---- */
+/* ---- detector backbones ---- */
 
 static const char *const backbones[] = { "resnet-mini", "resnet18",  "resnet34",
                                          "resnet50",    "resnet101", NULL };
 
-/* "resnet50" is "resnet-50" in the table of models. The small one is trained as a whole, with
- * batches that are large enough for batch normalisation. */
+/* "resnet50" is "resnet-50" in the model table. The small model is trained entirely, with batches
+ * large enough for batch normalisation. */
 static bool backbone_preset(void *cfg, int *frozen, const char *name, tp_detection_profile profile)
 {
     tp_resnet_cfg *c = cfg;

@@ -1,5 +1,5 @@
-/* config.c - RoBERTa in files: configurations (presets, checks, members), names of published
- * weights, and weights for another attention, length or head. */
+/* config.c - RoBERTa's presets, members and checks, published weight names, and loading for another
+ * attention, length or head. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ const tp_model_row tp__roberta_presets[] = {
 
 /* ---- members and the check ---- */
 
-enum { MOST = 1 << 20, MOST_WORDS = 1 << 24 }; /* products fit */
+enum { MOST = 1 << 20, MOST_WORDS = 1 << 24 }; /* avoid overflow */
 
 static const char *const attentions[] = { "full", "longformer", "ls", NULL };
 static const char *const heads[] = { "cls", "mlm", NULL };
@@ -117,8 +117,7 @@ bool tp__roberta_check(const void *cfg, char *why, size_t size)
 
 /* ---- published files ---- */
 
-/* Files of Longformer, of an encoder alone ("embeddings.") and of fairseq; the latter have no
- * prefix of ours. */
+/* Longformer, bare encoders ("embeddings.") and fairseq; the last two lack our prefix. */
 const tp_spelling tp__roberta_spellings[] = {
     { "longformer.", "roberta." },
     { "decoder.sentence_encoder.", "roberta." },
@@ -147,8 +146,8 @@ const tp_spelling tp__roberta_spellings[] = {
 
 /* ---- weights ---- */
 
-/* Parameters that a file may lack or, if `shaped`, may have with another shape. They keep their
- * initial values, or are filled from others. */
+/* May a file lack the parameter or, if `shaped`, have another shape? It keeps its initial values or
+ * is filled from others. */
 static bool may_differ(const char *name, bool shaped)
 {
     static const char *const parts[] = { "classifier.", "position_embeddings.", NULL };
@@ -185,7 +184,7 @@ static bool refuse(tp_params *P, const tp_file *F, const char *name, const tp_fi
     return false;
 }
 
-/* Layers beyond those of m must not be dropped in silence. */
+/* Refuses files with more layers than m. */
 static bool check_layers(tp_params *P, const tp_roberta *m, const tp_file *F)
 {
     char name[256];
@@ -219,8 +218,8 @@ static bool check_file(tp_params *P, const tp_roberta *m, const tp_file *F)
     return check_layers(P, m, F);
 }
 
-/* The file's positions; *fit: they are as many as here. NULL, with the refusal set: they cannot be
- * used. */
+/* Returns the file's positions; *fit: same number as here. NULL, with the refusal set, if
+ * unusable. */
 static const tp_file_tensor *find_positions(tp_params *P, const tp_roberta *m, const tp_file *F,
                                             bool *fit)
 {
@@ -236,7 +235,7 @@ static const tp_file_tensor *find_positions(tp_params *P, const tp_roberta *m, c
     return NULL;
 }
 
-/* Rows 0 and 1 stay, row 2 + i is the file's row 2 + i mod (its rows - 2). */
+/* Copies rows 0 and 1; row 2 + i is the file's row 2 + i mod (its rows - 2). */
 static bool load_positions(tp_params *P, const tp_roberta *m, tp_file *F)
 {
     bool fit;
@@ -290,7 +289,7 @@ bool tp_roberta_copy_global(tp_params *P, const tp_roberta *m)
     return ok;
 }
 
-/* Are the global projections in the file? False, with the refusal set, if only some of them are. */
+/* Does the file have global projections? False, with the refusal set, if some are missing. */
 static bool has_global(tp_params *P, const tp_file *F, bool *some)
 {
     char lacking[256] = "";

@@ -1,4 +1,4 @@
-/* inner.h - what the files of RoBERTa share: parts and members of tp_model_roberta. */
+/* inner.h - parts and members of tp_model_roberta. */
 #ifndef TP_ROBERTA_INNER_H
 #define TP_ROBERTA_INNER_H
 
@@ -19,12 +19,12 @@ extern const tp_spelling tp__roberta_spellings[];
 bool tp__roberta_preset(void *cfg, const char *name, char *why, size_t size);
 bool tp__roberta_check(const void *cfg, char *why, size_t size);
 
-/* The pooler, which nothing reads, and types of tokens, which fairseq's files lack: fill sets these
- * to zeros. */
+/* True for the unused pooler and for token types, which fairseq's files lack; fill zeroes the
+ * types. */
 bool tp__roberta_may_lack(const char *name);
 bool tp__roberta_fill(tp_params *P, const void *m, const tp_file *F);
 
-/* Loads a file into a model that may differ in attention, length and head. */
+/* Loads a file whose attention, length or head may differ. */
 bool tp__roberta_load(tp_params *P, const void *m, tp_file *F);
 bool tp__roberta_resizes(const char *name, const tp_shape *here, const tp_shape *there);
 

@@ -3,21 +3,20 @@
  *     local i    softmax(q_i [k_global, k_j of the local j with |i - j| <= W/2])
  *     global i   softmax(q'_i k'_j of all real j), with projections of their own
  *
- * The sequence is a map of height 1 in chunks of W/2 tokens whose edge is exact. Keys of global
- * tokens are low keys; as tokens of the map they are masked, so their rows of the result are zeros,
- * to which the results of the global queries are added. Packed documents are maps of their own
- * length.
+ * The sequence is a map of height 1 in chunks of W/2 tokens with exact edges. Keys of global tokens
+ * are low keys. In the map they are masked, so their result rows are zero; the global queries'
+ * results are added there. Packed documents are maps of their own length.
  *
- * Keys and values of global queries are a third of the layer's products for all tokens, though few
- * queries read them. In packed documents their projections are folded into the queries and the
- * results: for head h of K, a, V, c
+ * Keys and values of global queries take a third of the layer's per-token products, though few
+ * queries read them. Packed documents fold their projections into queries and results: for head h
+ * of K, a, V, c
  *
  *     q'_h (K_h x_j + a_h) = (q'_h [K_h a_h]) (x_j, 1)
  *     sum_j p_j (V_h x_j + c_h) = [V_h c_h] sum_j p_j (x_j, 1)
  *
- * so the tokens themselves, with a 1, are keys and values of all heads. This pays up to as many
- * global tokens of a text as a head is wide. On a GPU, which pads, the products of all tokens are
- * faster than attention with such wide heads. */
+ * so the tokens themselves, with a 1, are keys and values of all heads. This pays while a text has
+ * at most as many global tokens as a head is wide. On a GPU, which pads, per-token products beat
+ * attention with such wide heads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +43,7 @@ void tp__longformer_init(tp_params *P, void *module, const char *name, const voi
 
 /* ---- the global tokens ---- */
 
-/* Texts one after another: text b has rows at(b) to at(b + 1) - 1, given by offsets or all of n
- * tokens. */
+/* Concatenated texts: text b has rows at(b) to at(b + 1) - 1, from offsets or n tokens each. */
 typedef struct rows_of {
     const int32_t *offset; /* or NULL */
     int64_t texts, n;
@@ -56,7 +54,7 @@ static int64_t at(const rows_of *r, int64_t b)
     return r->offset ? r->offset[b] : b * r->n;
 }
 
-/* The largest number of global tokens of a text. */
+/* Most global tokens in any text. */
 static int64_t most_global(const uint8_t *code, const rows_of *r)
 {
     int64_t most = 0;
@@ -130,7 +128,7 @@ static tp_tensor pick(tp_tape *T, tp_tensor x, const tp_roberta_global *g)
     return tp_reshape(T, tp_index_select(T, flat(T, x), 0, g->rows), TP_SHAPE(B, G, d));
 }
 
-/* 1 where both heads are the same, to be multiplied with [...,heads,heads,width of a head]. */
+/* 1 where both heads are equal; multiplies [...,heads,heads,head width]. */
 static tp_tensor same_head(tp_tape *T, int64_t heads, tp_dtype dt)
 {
     const tp_tensor head = tp_arange(T, TP_I32, 0.0, (double)heads, 1.0);
@@ -181,7 +179,7 @@ static tp_tensor projected(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp
     return tp_reshape(T, z, tp_shape_of(q));
 }
 
-/* The results of the global queries, added to their rows of y, which are zeros. */
+/* Adds the global queries' results to their rows of y, which are zero. */
 static tp_tensor add_global(tp_tape *T, const tp_longformer_m *m, tp_tensor y, tp_tensor x,
                             const tp_longformer_in *a)
 {

@@ -3,7 +3,7 @@
  *     x = LN(words[id] + positions[p] + types[0])
  *     x = LN(x + W_o attend(x)),  x = LN(x + W_2 gelu(W_1 x))       for each layer
  *
- * Numbers of rows are computed in f32, exactly for batches of fewer than 2^24 tokens. */
+ * Row numbers are computed in f32: exact for batches of fewer than 2^24 tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static tp_init rule(const char *name, tp_shape s, tp_init dflt, void *env)
     return tp_ends_in(name, "bias") ? (tp_init){ .kind = TP_INIT_ZERO } : dflt;
 }
 
-/* Long-short attention of the encoders of lra.h, under the names of RoBERTa. */
+/* Declares lra.h's long-short attention under RoBERTa's names. */
 static void init_ls(tp_params *P, tp_lra_attn *m, const tp_roberta_cfg *c, tp_linear_m out)
 {
     *m = (tp_lra_attn){ .cfg = { .kind = TP_LRA_LS,
@@ -125,19 +125,27 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
     tp_pop(P);
 }
 
-/* Rows of a text of so many tokens: padded to a multiple of half a window (Longformer), or to one
- * more than a multiple of the window (LS). */
+/* Padded rows of a text: a multiple of half a window (Longformer), or one more than a multiple of
+ * the window (LS). */
 static int64_t rows_for(const tp_roberta_cfg *c, int64_t tokens)
 {
     const int64_t ls = c->kind == TP_ROBERTA_LS;
     const int64_t step = ls ? c->window : c->kind == TP_ROBERTA_LONGFORMER ? c->window / 2 : 1;
-    const int64_t most = ls && tokens < 2 ? 2 : tokens; /* a CLS needs a token, be it padding */
+    const int64_t most = ls && tokens < 2 ? 2 : tokens; /* a CLS needs a token, even padding */
     return step > 1 ? (most - ls + step - 1) / step * step + ls : most;
 }
 
 /* ---- layers ---- */
 
-enum { X, MASK, OFFSET, ROWS, USED, LOCAL, INPUTS }; /* of a layer; MASK or, if packed, OFFSET */
+enum {
+    X,
+    MASK,
+    OFFSET,
+    ROWS,
+    USED,
+    LOCAL,
+    INPUTS
+}; /* of a layer; OFFSET replaces MASK if packed */
 
 static tp_tensor full(tp_tape *T, const tp_roberta_layer *m, const tp_tensor *in, tp_packed of)
 {
@@ -155,7 +163,7 @@ static tp_tensor windows(tp_tape *T, const tp_roberta_layer *m, const tp_tensor 
     return tp__longformer(T, &m->window, &(tp_longformer_in){ in[MASK], of, g }, in[X]);
 }
 
-/* Packed: the rows of all first tokens come before those of the others, which `of` divides. */
+/* Packed: all first tokens precede the others, which `of` divides. */
 static tp_tensor long_short(tp_tape *T, const tp_roberta_layer *m, const tp_tensor *in,
                             tp_packed of)
 {
@@ -181,8 +189,8 @@ static tp_tensor attend(tp_tape *T, const tp_roberta_layer *m, int64_t longest, 
                                 tp_dropout_add(T, y, TP_NONE, in[X], m->dropout));
 }
 
-/* What is recomputed later cannot know the longest document, but it has at most as many tokens as
- * the model. Long-short attention keeps the first one apart. */
+/* Recomputation does not know the longest document, but the model's length bounds it. Long-short
+ * attention separates the first token. */
 static int64_t bound(const tp_roberta_layer *m)
 {
     return m->length - (m->kind == TP_ROBERTA_LS);
@@ -226,7 +234,7 @@ static tp_tensor run_layers(tp_tape *T, const tp_roberta *m, tp_tensor x, tp_ten
 
 /* ---- the encoder ---- */
 
-/* 1 + the number of real tokens up to each, padding 1: [B,n] */
+/* 1 + number of real tokens so far; padding 1: [B,n] */
 static tp_tensor positions(tp_tape *T, tp_tensor ids)
 {
     const tp_tensor pad = tp_full(T, tp_dtype_of(ids), TP_SHAPE(1), (double)TP_ROBERTA_PAD);
@@ -235,7 +243,7 @@ static tp_tensor positions(tp_tape *T, tp_tensor ids)
     return tp_cast(T, tp_add(T, place, tp_number(1.0)), TP_I32);
 }
 
-/* at: rows of the table of positions. */
+/* at: rows of the position table. */
 static tp_tensor embed(tp_tape *T, const tp_roberta *m, tp_tensor ids, tp_tensor at)
 {
     const tp_tensor words = tp_embedding_pad(T, m->words.weight, ids, 1.0, TP_ROBERTA_PAD);
@@ -255,7 +263,7 @@ static tp_roberta_global first_token(tp_tape *T, tp_tensor ids, tp_tensor mask)
                                 tp_concat(T, 1, none, tp_slice(T, mask, 1, 1, n - 1)) };
 }
 
-/* More columns than the table of positions has places must hold padding. */
+/* Columns beyond the position table must be padding. */
 static bool check_places(tp_tape *T, const tp_roberta *m, tp_tensor ids)
 {
     const int64_t B = tp_dim(ids, 0), n = tp_dim(ids, 1), most = m->cfg.length;
@@ -296,7 +304,7 @@ static bool check(tp_tape *T, const tp_roberta *m, const tp_roberta_in *in)
     return tp_ok(T) && check_places(T, m, ids);
 }
 
-/* Pads texts to so many tokens; the numbers of global ones grow by the padding before them. */
+/* Pads texts to `tokens`; indices of global tokens grow by the preceding padding. */
 static void pad_texts(tp_tape *T, tp_roberta_in *in, int64_t tokens)
 {
     const int64_t B = tp_dim(in->ids, 0), more = tokens - tp_dim(in->ids, 1);
@@ -367,7 +375,7 @@ static tp_roberta_global first_packed(tp_tape *T, const tp_roberta_packed *a)
                                 tp_ne(T, a->position, zero_like(T, a->position)) };
 }
 
-/* Where each row is if the first tokens of all n documents come before the others: [M]. */
+/* New index of each row when the n documents' first tokens come first: [M]. */
 static tp_tensor apart(tp_tape *T, tp_tensor position, int64_t n)
 {
     const int64_t M = tp_dim(position, 0);
@@ -379,8 +387,7 @@ static tp_tensor apart(tp_tape *T, tp_tensor position, int64_t n)
     return tp_cast(T, at, TP_I32);
 }
 
-/* Long-short attention keeps first tokens apart: the layers, between two permutations of the
- * rows. */
+/* Runs the layers between two permutations, as long-short attention separates first tokens. */
 static tp_tensor run_apart(tp_tape *T, const tp_roberta *m, tp_tensor x, const tp_roberta_packed *a)
 {
     const int64_t n = tp_dim(a->of.offset, 0) - 1;

@@ -3,9 +3,8 @@
  *     x  = x + drop_path(attn(norm1(x)))      softmax(q k^T / sqrt(d) + table + mask) v in windows
  *     x  = x + drop_path(mlp(norm2(x)))       every second block shifts its windows by half
  *
- * Activations are maps [B,H,W,D] throughout; windows are never copied out of them: the attention is
- * light self-limited attention with separate keys and values, a fixed scale and the inner bias
- * alone. */
+ * Activations are maps [B,H,W,D] throughout; windows are never copied out: the attention is light
+ * self-limited attention with separate keys and values, fixed scale and only the inner bias. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 #include "model_inner.h"
 #include "parts.h"
 
-/* The map of a stage, its channels, and the window of its parameters. */
+/* A stage's map, its channels, and its parameters' window. */
 typedef struct stage {
     int64_t map[2], dim, window;
 } stage;
@@ -156,7 +155,7 @@ static void attn_init(tp_params *P, void *module, const char *name, const void *
     tp_pop(P);
 }
 
-/* Windows of any sides, which are not shifted. */
+/* Unshifted windows of any sides. */
 static tp_tensor rectangles(tp_tape *T, const tp_swin_attn *m, tp_tensor q, tp_tensor k,
                             tp_tensor v, const int64_t map[2])
 {
@@ -364,8 +363,8 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
 /* ---- weights for another image size ----
  *
  * Tables of relative positions [(2w-1)^2,H] are resized where windows differ. The position
- * embedding [1,tokens,D] has a row for each patch; the patches of the file form a square, or a map
- * of the same proportions as here. */
+ * embedding [1,tokens,D] has a row for each patch; the file's patches form a square or a map of the
+ * same proportions. */
 
 static bool is_embedding(const char *name)
 {
@@ -381,7 +380,7 @@ static bool resizes_to(const char *name, const tp_shape *here, const tp_shape *t
     return strstr(name, "relative_position_bias_table") && tp__relative_table(here, there, &p);
 }
 
-/* The map of n patches. False: none is known. */
+/* Finds the map of n patches, if known. */
 static bool map_of(const stage *here, int64_t n, int64_t map[2])
 {
     const double scale = sqrt((double)n / (double)(here->map[0] * here->map[1]));
@@ -391,7 +390,7 @@ static bool map_of(const stage *here, int64_t n, int64_t map[2])
     return map[0] * map[1] == n;
 }
 
-/* The positions in the file and here. False: the file's are not known, which P refuses. */
+/* Finds the grids in the file and here. P refuses an unknown grid in the file. */
 static bool find_grid(tp_params *P, const tp_swin *m, const tp_file *F, const tp_param_info *it,
                       const tp_file_tensor *t, tp__grid *p)
 {
@@ -408,7 +407,7 @@ static bool find_grid(tp_params *P, const tp_swin *m, const tp_file *F, const tp
                (long long)s.map[1]);
 }
 
-/* Loads what is resized or, unless `load`, only checks that this is possible. */
+/* Loads resized parameters or, unless `load`, only checks that it can. */
 static bool visit_resized(tp_params *P, const tp_swin *m, tp_file *F, bool load)
 {
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
@@ -442,8 +441,7 @@ static bool model_same(const void *one, const void *other)
 
 /* ---- the model ---- */
 
-/* The official code's names are ours; these are torchvision's, whose patch mergings are stages of
- * their own. */
+/* We use the official names; these are torchvision's, where patch mergings are separate stages. */
 static const tp_spelling spellings[] = {
     { "features.0.0.", "patch_embed.proj." },
     { "features.0.2.", "patch_embed.norm." },
@@ -459,7 +457,7 @@ static const tp_spelling spellings[] = {
     { 0 },
 };
 
-/* timm has merged patches at the beginning of a stage since 0.9, the official code at the end. */
+/* Since 0.9, timm merges patches at a stage's beginning; the official code at the end. */
 static const tp_spelling timm[] = {
     { "layers.1.downsample.", "layers.0.downsample." },
     { "layers.2.downsample.", "layers.1.downsample." },

@@ -38,7 +38,7 @@ static void init_bias(tp_params *P, tp_vil_attn *m)
     m->g2g = tp_param(P, "g2g_relative_position_bias", TP_SHAPE(H, g, g), normal, 0);
 }
 
-/* Declares a projection of global queries: its own parameters, or aliases of the local one's. */
+/* Declares a global-query projection: new parameters, or aliases of the local one. */
 static void init_global(tp_params *P, tp_linear_m *m, const char *name, const tp_linear_m *same,
                         bool own)
 {
@@ -148,8 +148,8 @@ static tp_tensor attend(tp_tape *T, const tp_vil_attn *m, tp_tensor q, tp_tensor
     return tp_attention(T, q, k, v, TP_NONE, bias, (tp_attn_cfg){ .heads = m->stage.heads });
 }
 
-/* Row 0 or 1 of g2l, [H,g]: the bias of global queries and local keys, or of local queries and
- * global keys. */
+/* Row of g2l, [H,g]: bias of global queries and local keys (0), or local queries and global keys
+ * (1). */
 static tp_tensor between(tp_tape *T, const tp_vil_attn *m, int row)
 {
     const tp_shape s = TP_SHAPE(m->stage.heads, m->stage.global);
@@ -188,7 +188,7 @@ static tp_window_attn_cfg window_of(const tp_vil_attn *m, const int64_t size[2])
     return c;
 }
 
-/* Which of the neighbouring chunks are visible in this call. */
+/* Selects the neighbouring chunks visible in this call. */
 static int block_of(tp_tape *T, const tp_vil_attn *m)
 {
     uint64_t seed, offset;
@@ -275,15 +275,14 @@ static tp_tensor reduced(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
 
 /* ---- Performer ----
  *
- * Attention by positive random features (Choromanski et al. 2021), as in the official
- * code of Vision Longformer.
+ * Attention by positive random features (Choromanski et al. 2021), as in the official code of
+ * Vision Longformer.
  *
  *     u = W z D^(-1/4),  c = |z|^2 D^(-1/2) / 2,  phi(z) = exp(u - c - mu) + 1e-4
  *     out = phi(q) (phi(k)^T v) / (phi(q) sum phi(k))
  *
- * mu is the largest u of a query; for keys, the largest over all keys, heads and images of the
- * call. It has a gradient, small but not zero, because of the 1e-4. Upstream's factor m^(-1/2) of
- * phi cancels. */
+ * mu is the largest u of a query; for keys, over all keys, heads and images of the call. Because of
+ * the 1e-4, its gradient is small but not zero. Upstream's factor m^(-1/2) of phi cancels. */
 
 /* x [B,N,H D] -> [B,H,N,D] */
 static tp_tensor heads_of(tp_tape *T, const tp_vil_attn *m, tp_tensor x)

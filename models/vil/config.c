@@ -1,5 +1,5 @@
-/* config.c - configurations of Vision Longformer: the official notation of stages, presets by name
- * with what the papers print, checks, members, and the paper's way of counting costs. */
+/* config.c - Vision Longformer configurations: official stage notation, presets with published
+ * figures, checks, members, and the paper's cost counting. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ void tp__vil_map(const tp_vil_cfg *cfg, int stage, int64_t size[2])
 
 /* ---- notation ---- */
 
-/* Sets the field of a letter; false: the letter is unknown, or its value impossible. */
+/* Sets a letter's field; false if the letter or its value is invalid. */
 static bool set_letter(tp_vil_stage *s, char letter, long value)
 {
     switch (letter) {
@@ -91,10 +91,10 @@ static void print_stages(const void *from, char *buf, size_t size)
 
 /* ---- presets ----
  *
- * A published name combines a shape and an attention; names of small models for a first run choose
- * the attention only. */
+ * A published name combines a shape and an attention; small models' names give only the
+ * attention. */
 
-/* scale: the first stage's map has a 4th of the image's sides (0), an 8th (1) or a 16th (2). */
+/* scale: the first map has 1/4 (0), 1/8 (1) or 1/16 (2) of the image's sides. */
 typedef struct shape {
     const char *name;
     int stages, scale;
@@ -135,8 +135,8 @@ static const shape shapes[] = {
     { "small-1-1-8-2", 4, 0, { 1, 1, 8, 2 },  SMALL4 },
 };
 
-/* Values per stage are for models of four stages; models with fewer use the values at their scales.
- * sparse: the number of stages, from the first on, with the attention of the kind. */
+/* Per-stage values are for four stages; models with fewer use those of their scales. sparse: number
+ * of leading stages with this kind of attention. */
 typedef struct attention {
     const char *name;
     tp_vil_kind kind;
@@ -165,7 +165,7 @@ static const attention attentions[] = {
 };
 /* clang-format on */
 
-/* The longest shape name that `name` begins with, before a "-"; *rest: the text after it. */
+/* Finds the longest shape name that starts `name` before a "-"; *rest: the text after it. */
 static const shape *find_shape(const char *name, const char **rest)
 {
     const shape *found = NULL;
@@ -180,7 +180,7 @@ static const shape *find_shape(const char *name, const char **rest)
     return found;
 }
 
-/* The attention of the name, which may end in "-384". */
+/* Finds the attention; text may end in "-384". */
 static const attention *find_attention(const char *text, int *image)
 {
     for (size_t i = 0; i < sizeof attentions / sizeof *attentions; i++) {
@@ -320,7 +320,7 @@ const tp_model_row tp__vil_presets[] = {
     ROW("swin-tiny-rpb", 28e6, 0),
     ROW("swin-small-ape", 50e6, 0),
     ROW("swin-small-rpb", 50e6, 0),
-    /* The papers again: 384 x 384, ViL-LS, flat models and ablations; then small ones. */
+    /* From the papers: 384 x 384, ViL-LS, flat models, ablations; then small ones. */
     ROW("medium-ape-384", 39.7e6, 28.4e9),
     ROW("medium-rpb-384", 39.7e6, 28.4e9),
     ROW("base-ape-384", 55.7e6, 43.7e9),
@@ -349,7 +349,7 @@ const tp_model_row tp__vil_presets[] = {
 #undef LAYOUTS
 #undef ROW
 
-/* ---- members, whose keys are the options of the official code ---- */
+/* ---- members; keys are the official code's options ---- */
 
 static const char *const kinds[] = { "longformer", "global",    "full", "linformer",
                                      "srformer",   "performer", "ls",   NULL };
@@ -385,7 +385,7 @@ static bool is_size(int64_t n)
     return tp__in_range(n, 1, TP_VIL_MAX_SIZE);
 }
 
-/* Checks the numbers of a stage; buf stays empty if they are possible. */
+/* Checks a stage's numbers; buf stays empty if they are valid. */
 static void check_stage(const tp_vil_cfg *c, int k, char *buf, size_t size)
 {
     const tp_vil_stage *s = &c->stage[k];
@@ -450,7 +450,7 @@ bool tp__vil_check_any(const tp_vil_cfg *c, char *why, size_t size)
     return !why[0];
 }
 
-/* A model of the table is a classifier. */
+/* Models in the table are classifiers. */
 bool tp__vil_check(const void *cfg, char *why, size_t size)
 {
     const tp_vil_cfg *c = cfg;
@@ -465,11 +465,11 @@ bool tp__vil_check(const void *cfg, char *why, size_t size)
  *
  * The rule counts no global tokens, (2w+1)^2 keys per window, and six products with Performer's
  * features; its rows of Global models count global tokens, a second kv and windows that the models
- * do not have. ViL-LS has no figure of its own: another paper counts it, with whole windows and
- * without scores of the global tokens' dynamic projection. Neither counts the last norm. */
+ * do not have. Another paper counts ViL-LS, with whole windows and without scores of the global
+ * tokens' dynamic projection. Neither counts the last norm. */
 
-/* The attention of a stage of N tokens, with its projections. reduced: tokens of SRA's map. window:
- * that of Global models, which is 8, 4, 2, 1 in stages 1 to 4. */
+/* Cost of attention over N tokens, with projections. reduced: tokens of SRA's map. window: of
+ * Global models, 8, 4, 2, 1 in stages 1 to 4. */
 static double paper_attention(const tp_vil_cfg *c, const tp_vil_stage *s, double N, double reduced,
                               double window)
 {

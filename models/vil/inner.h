@@ -1,4 +1,4 @@
-/* inner.h - functions that the files of Vision Longformer share. */
+/* inner.h - functions shared inside Vision Longformer. */
 #ifndef TP_VIL_INNER_H
 #define TP_VIL_INNER_H
 
@@ -9,14 +9,14 @@
 
 #define TP_VIL_TABLE "local_relative_position_bias_table"
 
-/* The size of a stage's map for images of the configured size; zeros if the map is empty. */
+/* Size of a stage's map at the configured image size; zeros if empty. */
 void tp__vil_map(const tp_vil_cfg *cfg, int stage, int64_t size[2]);
 
 /* The part "attn". */
 void tp__vil_attn_init(tp_params *P, void *module, const char *name, const void *cfg);
 tp_tensor tp__vil_attn(tp_tape *T, const void *module, void *size, tp_tensor x);
 
-/* The model up to its last tokens; out: NULL or a tp_vil_out for each stage. */
+/* Runs the model to its last tokens; out: NULL or one tp_vil_out per stage. */
 tp_tensor tp__vil_trunk(tp_tape *T, const void *module, void *out, tp_tensor images);
 
 /* ---- config.c ---- */

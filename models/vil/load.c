@@ -1,5 +1,5 @@
-/* load.c - weights of a Vision Longformer for another resolution, window or number of classes, by
- * the official rule, and for a backbone of detectors. */
+/* load.c - loads Vision Longformer weights for another resolution, window or class count by the
+ * official rule, and for detector backbones. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 
 /* ---- resizing ---- */
 
-/* Sample i of `to` is between samples *low and *high of `from`; returns its distance from *low. */
+/* Finds samples *low and *high of `from` around sample i of `to`; returns its distance from
+ * *low. */
 static double place(int64_t i, int64_t from, int64_t to, int64_t *low, int64_t *high)
 {
     const double at = ((double)i + 0.5) * (double)from / (double)to - 0.5;
@@ -42,12 +43,12 @@ void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int6
 typedef struct loader {
     tp_params *P;
     tp_file *F;
-    tp_vil_cfg old; /* of the file; without stages if it has none */
+    tp_vil_cfg old; /* of the file; no stages if absent */
 } loader;
 
-/* Tables of positions and a head with more classes are resized. Linformer's mixtures of another map
- * and the tensors of another number of global tokens keep their initial values, as in the official
- * code. */
+/* Accepts position tables and heads with more classes. As in the official code, Linformer's
+ * mixtures of another map and tensors of another number of global tokens keep their initial
+ * values. */
 bool tp__vil_resizes(const char *name, const tp_shape *here, const tp_shape *there)
 {
     static const char *const leaves[] = { "cls_token",   "cls_pos_embed", "x_pos_embed",
@@ -65,8 +66,7 @@ bool tp__vil_resizes(const char *name, const tp_shape *here, const tp_shape *the
     return false;
 }
 
-/* The tensor of a parameter in the file if it has another shape, with as many axes and the same
- * last one; else NULL. */
+/* Returns the file's tensor if only its shape differs, with equal rank and last axis; else NULL. */
 static const tp_file_tensor *other_shape(const loader *l, const char *name, tp_tensor p)
 {
     const tp_file_tensor *t = tp_given(p) ? tp_file_find(l->F, name) : NULL;
@@ -105,7 +105,7 @@ static void load_positions(loader *l, const char *path, const char *leaf, tp_ten
         load_resized(l, t, p, (int64_t[]){ t->shape.dim[1], 1 }, (int64_t[]){ tp_dim(p, 1), 1 });
 }
 
-/* The sides of the rectangle of offsets in a table of `rows` rows; false: they are unknown. */
+/* Finds the offset rectangle's sides for a table of `rows` rows; false if unknown. */
 static bool table_sides(int64_t rows, const int64_t map[2], int64_t side[2])
 {
     const int64_t root = llround(sqrt((double)rows));
@@ -114,8 +114,8 @@ static bool table_sides(int64_t rows, const int64_t map[2], int64_t side[2])
     return side[0] * side[1] == rows;
 }
 
-/* The file's table if it has another shape, and the sides here and there; NULL: none. False: it
- * cannot be resized, which P refuses. */
+/* Finds the file's table if its shape differs (else NULL), and both pairs of sides. P refuses a
+ * table that cannot be resized. */
 static bool find_table(loader *l, const tp_vil_attn *m, int stage, const tp_file_tensor **t,
                        int64_t from[2], int64_t to[2])
 {
@@ -162,7 +162,7 @@ static void load_head(loader *l, const char *path, const char *leaf, tp_tensor p
 
 /* ---- the file ---- */
 
-/* Before anything is changed: can all tables be resized? */
+/* Can all tables be resized? Runs before any change. */
 static bool check_tables(loader *l, const tp_vil *m)
 {
     const tp_vil_block *block = m->block;
@@ -188,9 +188,9 @@ static void load_others(loader *l, const tp_vil *m)
 }
 
 /* Position tables are resized; a head with more classes contributes its first rows; Linformer's
- * mixtures of another map and tensors of another number of global tokens are skipped. Any other
- * difference is refused. Tables of maps that are not square need the file's metadata; those of
- * ViL-LS, whose entries collide, cannot be resized. */
+ * mixtures of another map and tensors of another number of global tokens are skipped. Other
+ * differences are refused. Tables of non-square maps need the file's metadata; ViL-LS tables, whose
+ * entries collide, cannot be resized. */
 bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
 {
     loader l = { .P = P, .F = F };
@@ -203,16 +203,15 @@ bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
     return tp_params_ok(P);
 }
 
-/* ---- a backbone of detectors: presets ---- */
+/* ---- detector backbones: presets ---- */
 
 enum {
     STAGES = TP_BACKBONE_STAGES,
     LONGEST = 512,
-    SIDE = 1344 /* of images: 1333, rounded up to whole units */
+    SIDE = 1344 /* image side: 1333, rounded up to whole units */
 };
 
-/* Attentions after a size, and their names in classification. The first two have windows in all
- * stages. */
+/* Attention suffixes and their classifier names. The first two use windows in all stages. */
 static const struct {
     const char *name, *like;
 } attentions[] = {
@@ -241,7 +240,7 @@ static bool set_attention(tp_vil_cfg *v, const char *size_name, int attention)
     snprintf(full, sizeof full, "vil-%s-%s", size_name, attentions[attention].like);
     if (!tp__vil_preset(v, full, why, sizeof why)) return false;
     for (int k = 0; k < STAGES && attention < WINDOWS; k++) v->stage[k].dense = false;
-    /* as the published counts of multiply-adds show, also of partial-global */
+    /* also of partial-global, as the published multiply-adds show */
     for (int k = 2; k < STAGES; k++)
         if (v->kind != TP_VIL_GLOBAL || v->stage[k].dense) v->stage[k].global = k == 2;
     return true;
@@ -275,7 +274,7 @@ static bool backbone_preset(void *cfg, int *frozen, const char *name, tp_detecti
     return true;
 }
 
-/* ---- a backbone of detectors: maps ---- */
+/* ---- detector backbones: maps ---- */
 
 /* Patches of 4, 2, 2 and 2 pixels. */
 static bool maps(const void *cfg, int64_t channels[STAGES], char *why, size_t size)
@@ -299,11 +298,10 @@ static void features(tp_tape *T, const void *m, tp_tensor images, tp_tensor map[
     for (int k = 0; k < STAGES; k++) map[k] = out[k].map;
 }
 
-/* ---- a backbone of detectors: multiply-adds as published ---- */
+/* ---- detector backbones: published multiply-adds ---- */
 
-/* The published figures of ViL's detectors count biases as multiply-adds, and one classifier that
- * is not used. They take the number of channels for the number of tokens where a window's products
- * are counted, so nearly none of these count. */
+/* Published figures of ViL detectors count biases and one unused classifier. For a window's
+ * products they mistake channels for tokens, so nearly none of these count. */
 typedef struct stage {
     tp_vil_kind kind;
     double N, T, g, d, heads, f; /* tokens of the map, all tokens, global ones, width ... */
@@ -366,10 +364,10 @@ static double paper(const void *cfg, const int64_t image[2])
     return macs + (double)CLASSES * in;
 }
 
-/* ---- a backbone of detectors: weights of classifiers ----
+/* ---- detector backbones: classifier weights ----
  *
- * They differ in more than names: detectors have windows where classifiers have full attention,
- * whose queries, keys and values are one matrix, and tables of other sizes. */
+ * More than names differ: detectors use windows where classifiers use full attention with one
+ * matrix of queries, keys and values, and table sizes differ. */
 
 static const char *const spare[] = { ".cls_token", ".cls_pos_embed", "g2l_relative_position_bias",
                                      "g2g_relative_position_bias", NULL };
@@ -380,7 +378,7 @@ static int64_t root(int64_t n)
     return r * r == n ? r : 0;
 }
 
-/* Rows of a matrix or vector from s->first on. */
+/* Copies rows starting at s->first. */
 static void make_rows(const tp_backbone_source *s, const tp_shape *here, const double *x, double *y)
 {
     int64_t row = 1;
@@ -403,7 +401,7 @@ static void make_line(const tp_backbone_source *s, const tp_shape *here, const d
                   here->dim[2]);
 }
 
-/* The tokens of [1,a,d] again and again, [1,b,d]. */
+/* Repeats the tokens of [1,a,d] to [1,b,d]. */
 static void make_repeated(const tp_backbone_source *s, const tp_shape *here, const double *x,
                           double *y)
 {
@@ -417,7 +415,7 @@ static bool is_global_bias(const char *name)
            tp_ends_in(name, "g2g_relative_position_bias");
 }
 
-/* Queries, or keys and values, of the matrix of a full attention. */
+/* Takes queries, or keys and values, from a full attention's matrix. */
 static bool from_matrix(tp_backbone_source *s, const tp_param_info *it, const char *name,
                         const tp_file *F)
 {
@@ -436,7 +434,7 @@ static bool from_matrix(tp_backbone_source *s, const tp_param_info *it, const ch
     return true;
 }
 
-/* From s->tensor, which has another shape. */
+/* Converts s->tensor to another shape. */
 static bool from_other_shape(tp_backbone_source *s, const tp_param_info *it, const char *name)
 {
     const tp_shape *here = &it->shape, *there = &s->tensor->shape;

@@ -37,7 +37,7 @@ static void embed_init(tp_params *P, void *module, const char *name, const void 
     tp_pop(P);
 }
 
-/* x [B,h,w,d] + positions: of rows in the first half of the channels, of columns in the second. */
+/* x [B,h,w,d] + positions: rows in the first half of the channels, columns in the second. */
 static tp_tensor add_positions(tp_tape *T, const tp_vil_embed *m, tp_tensor x)
 {
     const int64_t h = tp_dim(x, 1), w = tp_dim(x, 2), half = tp_dim(m->row_pos, 2);
@@ -93,7 +93,7 @@ static void block_init(tp_params *P, void *module, const char *name, const void 
     tp_pop(P);
 }
 
-/* x: tokens, and an empty tensor [height,width,0] that carries the map's size to recomputation. */
+/* x: tokens, and an empty tensor [height,width,0] carrying the map's size to recomputation. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_vil_block *m = self;
@@ -243,7 +243,7 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
     return head_forward(T, m, state, tp__vil_trunk(T, m, NULL, images));
 }
 
-/* Sets tp_vil_cfg.shift, which chooses the chunks that windows see, for later training passes. */
+/* Sets tp_vil_cfg.shift, the choice of visible chunks, for later training passes. */
 static void model_set_shift(void *module, int shift)
 {
     tp_vil *m = module;
@@ -276,7 +276,7 @@ static bool model_same(const void *one, const void *other)
     return same;
 }
 
-/* Linformer's mixtures fit one size of map only; for another they keep their initial values. */
+/* Linformer's mixtures fit one map size; for others they keep their initial values. */
 static bool model_all_resized(const void *cfg)
 {
     return ((const tp_vil_cfg *)cfg)->kind != TP_VIL_LINFORMER;

@@ -4,7 +4,7 @@
  *     x      = x + attn(norm1(x));  x = x + mlp(norm2(x))           for each block
  *     logits = head(norm(x)[0]), head_dist(norm(x)[1])
  *
- * Only the rows that the heads read pass the last norm. */
+ * Only rows read by the heads pass the last norm. */
 #include <stdio.h>
 #include <tapegrad/vit.h>
 
@@ -283,7 +283,7 @@ static bool model_load(tp_params *P, const void *module, tp_file *F)
            tp__load_table(P, F, &table);
 }
 
-/* DeiT's and timm's names are ours; these are torchvision's. */
+/* We use DeiT's and timm's names; these are torchvision's. */
 static const tp_spelling spellings[] = {
     { "class_token", "cls_token" },
     { "conv_proj.", "patch_embed.proj." },

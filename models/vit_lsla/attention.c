@@ -2,9 +2,9 @@
  *
  *     y = proj((softmax(E (q k^T) + inner + mask) + outer) v)     q = fc_q(x)
  *
- * in each window and head. k and v are x itself, so that a layer has two matrices instead of four;
- * the variants project them. The op reads windows directly from the map. tp_lsla_attn_maps
- * recomputes the scores and weights in plain ops, since the op stores nothing of their size. */
+ * in each window and head. k and v are x itself, so a layer has two matrices, not four; variants
+ * project them. The op reads windows directly from the map. tp_lsla_attn_maps recomputes the scores
+ * and weights in plain ops, since the op stores nothing of their size. */
 #include <math.h>
 #include <stdlib.h>
 

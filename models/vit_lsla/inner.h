@@ -1,4 +1,4 @@
-/* inner.h - parts of ViT-LSLA; MPViT has the same stem. */
+/* inner.h - parts of ViT-LSLA; MPViT shares the stem. */
 #ifndef TP_VIT_LSLA_INNER_H
 #define TP_VIT_LSLA_INNER_H
 

@@ -10,7 +10,7 @@
 
 #include "inner.h"
 
-/* The map of a stage, its channels, and the window of its parameters. */
+/* A stage's map, its channels, and its parameters' window. */
 typedef struct stage {
     int64_t map[2], dim, window;
 } stage;
@@ -37,9 +37,9 @@ enum { MAX_SIDE = 1 << 16, MAX_WINDOW = 128, MAX_WIDTH = 1 << 24 };
 
 enum { IP102 = 102, FOOD101 = 101, MINI_IMAGENET = 100 }; /* classes of the paper's data sets */
 
-/* Tables 1, 4 and 5 of the paper, then small ones for images of 64 x 64. lsla-mini has as many
- * parameters as the small models of other families. With MAX_WINDOW the window is the whole map for
- * images up to 512 x 512: full attention with a relative bias. */
+/* Tables 1, 4 and 5 of the paper, then small ones for images of 64 x 64. lsla-mini matches the
+ * parameter count of other families' small models. With MAX_WINDOW, images up to 512 x 512 get full
+ * attention with a relative bias. */
 /* clang-format off */
 #define PAPER(labels, ...) \
     .norm_cost = 5, \
@@ -330,12 +330,10 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
 
 /* ---- weights for another image size ----
  *
- * Parameters whose shape depends on the window are resized over positions: tables [(2w-1)^2,H] over
- * the differences of rows and of columns, scales [w^2,w^2] over the rows and columns of queries and
- * of keys. */
+ * Window-dependent parameters are resized over positions: tables [(2w-1)^2,H] over row and column
+ * differences, scales [w^2,w^2] over rows and columns of queries and keys. */
 
-/* True, with p filled, if the parameter depends on the window: its positions in the file and
- * here. */
+/* True for window-dependent parameters, filling p with the positions in the file and here. */
 static bool positions(const char *name, const tp_shape *here, const tp_shape *there, tp__grid *p)
 {
     if (strstr(name, "relative_position_bias_table")) return tp__relative_table(here, there, p);
