@@ -35,8 +35,10 @@ static const tp_command manual = {
     .name = "bench_detectors",
     .summary = "measures a detector's training step and inference",
     .about =
-        "Trains on noise with eight objects in each image, their boxes and outlines, and then detects in one image, with "
-        "frozen norms fused; Mask R-CNN with scores and thresholds that leave 1000 regions and 100 detections. Prints the "
+        "Trains on noise with eight objects in each image, their boxes and outlines, and then "
+        "detects in one image, with "
+        "frozen norms fused; Mask R-CNN with scores and thresholds that leave 1000 regions and "
+        "100 detections. Prints the "
         "median of the steps.",
     .table = table,
 };
@@ -159,12 +161,12 @@ static void measure(bench *b, const settings *s, const char *pass,
     }
     if (!sound(b)) return;
     getrusage(RUSAGE_SELF, &u);
-    printf(
-        "{\"detector\":\"%s\",\"dtype\":\"%s\",\"pass\":\"%s\",\"seconds\":%.4f,\"peak_mb\":%.1f,\"process_mb\":%.1f,"
-        "\"detections\":%lld}\n",
-        s->preset, s->dtype ? "bf16" : "f32", pass, median(seconds, (int)s->steps),
-        (double)tp_device_stats(b->D).peak_bytes * 1e-6, (double)u.ru_maxrss * 1024e-6,
-        (long long)b->detections);
+    printf("{\"detector\":\"%s\",\"dtype\":\"%s\",\"pass\":\"%s\",\"seconds\":%.4f,"
+           "\"peak_mb\":%.1f,\"process_mb\":%.1f,"
+           "\"detections\":%lld}\n",
+           s->preset, s->dtype ? "bf16" : "f32", pass, median(seconds, (int)s->steps),
+           (double)tp_device_stats(b->D).peak_bytes * 1e-6, (double)u.ru_maxrss * 1024e-6,
+           (long long)b->detections);
     fflush(stdout);
 }
 

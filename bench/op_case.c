@@ -111,7 +111,7 @@ void op_case_print(const op_case *k)
     puts("]}");
 }
 
-/* ---- an activation with the data of a carried tensor, which needs a gradient since the scalar does ---- */
+/* ---- an activation on a carried tensor; the scalar makes it need a gradient ---- */
 
 static tp_code held_shape(tp_infer *q)
 {

@@ -16,7 +16,8 @@
 #define FIXED_WIDE(...)    { .shape = TP_DIMS(__VA_ARGS__), .fixed = true, .wide = true }
 #define IDS(BELOW, ...)    { .shape = TP_DIMS(__VA_ARGS__), .below = BELOW }
 #define NONE               { .none = true }
-#define MOVES(FORWARD, BACKWARD, N) .mbyte = 1e-6 * (FORWARD) * (N), .mbyte_back = 1e-6 * (BACKWARD) * (N)
+#define MOVES(FORWARD, BACKWARD, N) \
+    .mbyte = 1e-6 * (FORWARD) * (N), .mbyte_back = 1e-6 * (BACKWARD) * (N)
 #define MADE(FORWARD, N)   .mbyte = 1e-6 * (FORWARD) * (N), .forward_only = true
 #define IN(...)            .in = { __VA_ARGS__ }
 
@@ -48,7 +49,8 @@ static tp_tensor pool_regions(tp_tape *T, const tp_tensor *x, const op_case *k)
     }
     return tp_roi_align(T, 1, x, tp_from(T, TP_F32, TP_SHAPE(REGIONS, 4), box),
                         tp_from(T, TP_I32, TP_SHAPE(REGIONS, 2), place),
-                        (tp_roi_align_cfg){ .size = { side, side }, .scale = { 0.125 }, .aligned = true });
+                        (tp_roi_align_cfg){ .size = { side, side }, .scale = { 0.125 },
+                                            .aligned = true });
 }
 
 static tp_tensor chunk_project_kv(tp_tape *T, const tp_tensor *x, const op_case *k)
@@ -84,8 +86,10 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
     const tp_window_in in = { .q = x[0], .k = x[1], .v = x[2], .low_k = x[3], .low_v = x[4],
                               .offset = of_reviews(T).offset };
     (void)k;
-    return tp_window_attention_2d(T, in, (tp_window_attn_cfg){ .heads = 2, .height = 1, .width = LONGEST_REVIEW,
-                                                               .window = { 1, 8 }, .halo = { 0, 4 } });
+    return tp_window_attention_2d(T, in, (tp_window_attn_cfg){ .heads = 2, .height = 1,
+                                                               .width = LONGEST_REVIEW,
+                                                               .window = { 1, 8 },
+                                                               .halo = { 0, 4 } });
 }
 
 /* ---- what rows share ---- */
@@ -93,9 +97,11 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
 #define LINEAR(M, K, N) .mflop = 2e-6 * (M) * (double)(K) * (N), IN(X(M, K), X(N, K), X(N))
 #define EINSUM(SPEC, SIZES) "einsum", SPEC " " SIZES, "spec=" SPEC
 #define LAYERNORM(B, N, C) "eps=1e-5", MOVES(8, 0, B * N * C), IN(X(B, N, C), X(C), X(C))
-#define MAP_NORM(ARGS, B, N, C) ARGS "eps=1e-5", MOVES(8, 0, B * N * N * C), IN(X(B, N, N, C), X(C), X(C))
+#define MAP_NORM(ARGS, B, N, C) \
+    ARGS "eps=1e-5", MOVES(8, 0, B * N * N * C), IN(X(B, N, N, C), X(C), X(C))
 #define BATCHNORM(B, N, C) \
-    "momentum=0.1 eps=1e-5", MOVES(12, 20, B * N * N * C), IN(X(B, N, N, C), X(C), X(C), FIXED(C), FIXED(C))
+    "momentum=0.1 eps=1e-5", MOVES(12, 20, B * N * N * C), \
+    IN(X(B, N, N, C), X(C), X(C), FIXED(C), FIXED(C))
 
 #define ROWS (4096 * 512)
 #define PAIR IN(X(4096, 512), X(4096, 512))
@@ -114,21 +120,28 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
     { NAME, "1024x1024 down", MATRIX(1024, 1024, ARGS "=0", BYTES) }
 /* Each axis of a cube. */
 #define CUBE(NAME, AXIS, WHICH) \
-    { NAME, "128x128x128 " WHICH, "axes=" #AXIS, MOVES(4, 4, 128 * 128 * 128), IN(X(128, 128, 128)) }
-#define CUBES(NAME) CUBE(NAME, 2, "last axis"), CUBE(NAME, 1, "middle axis"), CUBE(NAME, 0, "first axis")
+    { NAME, "128x128x128 " WHICH, "axes=" #AXIS, MOVES(4, 4, 128 * 128 * 128), \
+      IN(X(128, 128, 128)) }
+#define CUBES(NAME) \
+    CUBE(NAME, 2, "last axis"), CUBE(NAME, 1, "middle axis"), CUBE(NAME, 0, "first axis")
 #define UPDATE(BYTES, N, ...) .update = true, .mbyte = 1e-6 * (BYTES) * (N), IN(X(__VA_ARGS__))
 
 /* B images of N x N, 3 x 3 taps, C channels to C; with stride 2 to D; the size doubled by K x K
  * taps; by C groups. */
-#define CONV(B, N, C) "pad=1,1", .mflop = 18e-6 * (B) * N * N * C * C, IN(X(B, N, N, C), X(C, C, 3, 3))
-#define HALVE(B, N, C, D) "stride=2,2 pad=1,1", .mflop = 4.5e-6 * B * N * N * C * D, IN(X(B, N, N, C), X(D, C, 3, 3))
-#define DOUBLE(B, N, C, D, K) .mflop = 2e-6 * B * N * N * K * K * C * D, IN(X(B, N, N, C), X(C, D, K, K))
-#define DEPTHWISE(B, N, C, FORWARD, BACKWARD) MOVES(FORWARD, BACKWARD, (B) * N * N * C), IN(X(B, N, N, C), X(C, 1, 3, 3))
+#define CONV(B, N, C) \
+    "pad=1,1", .mflop = 18e-6 * (B) * N * N * C * C, IN(X(B, N, N, C), X(C, C, 3, 3))
+#define HALVE(B, N, C, D) \
+    "stride=2,2 pad=1,1", .mflop = 4.5e-6 * B * N * N * C * D, IN(X(B, N, N, C), X(D, C, 3, 3))
+#define DOUBLE(B, N, C, D, K) \
+    .mflop = 2e-6 * B * N * N * K * K * C * D, IN(X(B, N, N, C), X(C, D, K, K))
+#define DEPTHWISE(B, N, C, FORWARD, BACKWARD) \
+    MOVES(FORWARD, BACKWARD, (B) * N * N * C), IN(X(B, N, N, C), X(C, 1, 3, 3))
 #define MAPS(B, N, C, BYTES) MOVES(BYTES, 0, B * N * N * C), IN(X(B, N, N, C))
 
 /* 500 steps of x [B,500,C], G gates of H units. */
 #define RNN(G, B, C, H) \
-    .mflop = 2e-6 * B * 500 * G * H * (C + H), IN(X(B, 500, C), X(G * H, C), X(G * H, H), X(G * H), X(G * H))
+    .mflop = 2e-6 * B * 500 * G * H * (C + H), \
+    IN(X(B, 500, C), X(G * H, C), X(G * H, H), X(G * H), X(G * H))
 
 /* B texts of N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1.
  * That is 3 N w d MACs for the window and 3 N n d for the n vectors that a query sees on
@@ -136,7 +149,8 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
 #define LS(B, N) \
     "heads=8 chunk=16 rank=1 window=512", \
     .mflop = 6e-6 * (B) * (N) * 512.0 * (512.0 + (N) / 16.0 + ((N) / 16.0 - 1.0) / 2.0), \
-    IN(X(B, N, 512), X(B, 512 + (N), 512), X(B, 512 + (N), 512), X(B, (N) / 8, 512), X(B, (N) / 8, 512), \
+    IN(X(B, N, 512), X(B, 512 + (N), 512), X(B, 512 + (N), 512), X(B, (N) / 8, 512), \
+    X(B, (N) / 8, 512), \
        WIDE(512, 512), WIDE((N) / 8, 512), WIDE(8, 64), WIDE(8, 64))
 /* N tokens from the start of a text: no cache, so that the last query sees N / 16 vectors. */
 #define LS_CONTEXT(N) \
@@ -156,19 +170,22 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
 #define WINDOWS(H, HEIGHT, WIDTH, ARGS) \
     "heads=" #H " height=" #HEIGHT " width=" #WIDTH " " ARGS, .call = "window_attention_2d"
 #define VIL(B, S, H, KEYS) \
-    WINDOWS(H, S, S, "global=1 window=7,7 halo=7,7"), .mflop = 4e-6 * B * S * S * 32.0 * H * (KEYS * KEYS + 1), \
+    WINDOWS(H, S, S, "global=1 window=7,7 halo=7,7"), \
+    .mflop = 4e-6 * B * S * S * 32.0 * H * (KEYS * KEYS + 1), \
     IN(QKV(B, S * S + 1, 32 * H))
 #define VIL_LS(B, S, H, KEYS) \
     WINDOWS(H, S, S, "global=1 window=7,7 halo=3,3 reach=9,9 stride=13"), \
     .mflop = 4e-6 * B * S * S * 32.0 * H * (KEYS * KEYS + 9), \
     IN(QKV(B, S * S + 1, 32 * H), X(B, 8, 32 * H), X(B, 8, 32 * H), X(253, H))
 #define LSLA(B, S, H) \
-    "heads=" #H " height=" #S " width=" #S " window=7 shift=3", .mflop = 4e-6 * B * S * S * 32.0 * H * 49, \
+    "heads=" #H " height=" #S " width=" #S " window=7 shift=3", \
+    .mflop = 4e-6 * B * S * S * 32.0 * H * 49, \
     IN(QKV(B, S * S, 32 * H), X(49, 49), X(169, H), X(169, H))
 /* Long-short attention of an encoder: B sequences of N tokens, 2 heads of 32, segments of W tokens
  * that see HALF = W / 2 to either side, R low keys. */
 #define SEQUENCE(B, N, W, HALF, R) \
-    WINDOWS(2, 1, N, "window=1," #W " halo=0," #HALF), .mflop = 4e-6 * B * N * 64.0 * (2.0 * W + R - W * W / (double)N), \
+    WINDOWS(2, 1, N, "window=1," #W " halo=0," #HALF), \
+    .mflop = 4e-6 * B * N * 64.0 * (2.0 * W + R - W * W / (double)N), \
     IN(QKV(B, N, 64), X(B, R, 64), X(B, R, 64))
 /* Longformer: N tokens, H heads of 64, in chunks of W tokens; a query sees exactly W keys to either
  * side. */
@@ -179,7 +196,8 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
 /* ---- on the CPU ---- */
 
 const op_case op_cases_cpu[] = {
-    { "matmul", "1024x1024x1024", .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0, IN(X(1024, 1024), X(1024, 1024)) },
+    { "matmul", "1024x1024x1024", .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
+      IN(X(1024, 1024), X(1024, 1024)) },
     { "copy", "y = 2x, 64 MB", "k=2", .call = "scale", MOVES(8, 0, 16777216), IN(X(16777216)) },
 
     { "linear", "2048x512->512", LINEAR(2048, 512, 512) },
@@ -187,7 +205,8 @@ const op_case op_cases_cpu[] = {
     { "linear_gelu", "2048x512->2048", "act=gelu", .call = "linear", LINEAR(2048, 512, 2048) },
     { "glu_linear", "2048x512->1024 SwiGLU", "kind=silu", .mflop = 4e-6 * 2048 * 512 * 1024,
       IN(X(2048, 512), X(1024, 512), NONE, X(1024, 512)) },
-    { EINSUM("bij,bjk->bik", "8x512x512x512"), .mflop = 16e-6 * 512 * 512 * 512, IN(X(8, 512, 512), X(8, 512, 512)) },
+    { EINSUM("bij,bjk->bik", "8x512x512x512"), .mflop = 16e-6 * 512 * 512 * 512,
+      IN(X(8, 512, 512), X(8, 512, 512)) },
     { EINSUM("bhqd,bhkd->bhqk", "4x8x512x512x64"), .mflop = 64e-6 * 512 * 512 * 64,
       IN(X(4, 8, 512, 64), X(4, 8, 512, 64)) },
     { EINSUM("bqhd,bkhd->bhqk", "4x8x512x512x64"), .mflop = 64e-6 * 512 * 512 * 64,
@@ -199,7 +218,8 @@ const op_case op_cases_cpu[] = {
     { EINSUM("bi,bi->b", "4096x512"), MOVES(8, 16, ROWS), PAIR },
     { EINSUM("bii->bi", "64x256x256"), MOVES(8, 4 * 256, 64 * 256), IN(X(64, 256, 256)) },
 
-    { "layernorm", "2048x512", "eps=1e-5", MOVES(8, 0, 2048 * 512), IN(X(2048, 512), X(512), X(512)) },
+    { "layernorm", "2048x512", "eps=1e-5", MOVES(8, 0, 2048 * 512),
+      IN(X(2048, 512), X(512), X(512)) },
     { "batchnorm", "8x56x56x64", BATCHNORM(8, 56, 64) },
     { "batchnorm", "8x14x14x384", BATCHNORM(8, 14, 384) },
     { "layernorm", "8x3137x48", LAYERNORM(8, 3137, 48) },
@@ -210,7 +230,8 @@ const op_case op_cases_cpu[] = {
     { "instancenorm", "8x56x56x64", MAP_NORM("", 8, 56, 64) },
     { "groupnorm", "8x56x56x64 g32", MAP_NORM("groups=32 ", 8, 56, 64) },
     { "groupnorm", "8x14x14x512 g32", MAP_NORM("groups=32 ", 8, 14, 512) },
-    { "weight_standardize", "256x256x3x3", "eps=1e-5", MOVES(8, 0, 256 * 256 * 9), IN(X(256, 256, 3, 3)) },
+    { "weight_standardize", "256x256x3x3", "eps=1e-5", MOVES(8, 0, 256 * 256 * 9),
+      IN(X(256, 256, 3, 3)) },
 
     /* losses, means where no reduction is named */
     { "cross_entropy", "2048x208", MOVES(4, 0, 2048 * 208), IN(X(2048, 208), IDS(208, 2048)) },
@@ -221,18 +242,22 @@ const op_case op_cases_cpu[] = {
     { "smooth_l1", "4096x512", "beta=1", TO_TARGET(X, FIXED) },
     { "focal", "20000x80", "alpha=0.25 gamma=2 reduction=sum", MOVES(4, 8, 20000 * 80),
       IN(X(20000, 80), IDS(81, 20000)) },
-    { "giou", "262144x4", "eps=1e-7 reduction=sum", MOVES(32, 48, 262144), IN(UNIT(262144, 4), FIXED_UNIT(262144, 4)) },
+    { "giou", "262144x4", "eps=1e-7 reduction=sum", MOVES(32, 48, 262144),
+      IN(UNIT(262144, 4), FIXED_UNIT(262144, 4)) },
     { "kl_div", "4096x512", "reduction=sum", TO_TARGET(X, FIXED_UNIT) },
     { "cosine_similarity", "4096x512", "eps=1e-8", MOVES(8, 0, ROWS), PAIR },
-    { "triplet_margin", "4096x512", "margin=1", MOVES(12, 0, ROWS), IN(X(4096, 512), X(4096, 512), X(4096, 512)) },
+    { "triplet_margin", "4096x512", "margin=1", MOVES(12, 0, ROWS),
+      IN(X(4096, 512), X(4096, 512), X(4096, 512)) },
     { "ctc", "64x256x64, up to 50 labels", "blank=63", MOVES(4, 0, 64 * 256 * 64),
       IN(X(64, 256, 64), IDS(63, 64, 50), NONE, IDS(50, 64)) },
 
     { "chunk_project", "2048x512 l16 r1", "heads=8 chunk=16 rank=1", MOVES(4, 0, 2048 * 512),
       IN(X(1, 2048, 512), X(1, 2048, 8)) },
-    { "chunk_project", "4x3136x64 l3136 r64", "heads=1 chunk=3136 rank=64", .mflop = 2e-6 * 4 * 3136 * 64 * 64,
+    { "chunk_project", "4x3136x64 l3136 r64", "heads=1 chunk=3136 rank=64",
+      .mflop = 2e-6 * 4 * 3136 * 64 * 64,
       IN(X(4, 3136, 64), X(4, 3136, 64)) },
-    { "chunk_project_kv", "4x4096x64 l4096 h2 r32", "heads=2 chunk=4096 rank=32", .apply = chunk_project_kv,
+    { "chunk_project_kv", "4x4096x64 l4096 h2 r32", "heads=2 chunk=4096 rank=32",
+      .apply = chunk_project_kv,
       .mflop = 4e-6 * 4 * 4096 * 64 * 32, IN(QKV(4, 4096, 64)) },
     { "ls_attention", "2048+2048 d512 h8 w512 l16 r1", LS(1, 2048) },
     { "ls_attention", "8192+8192 d512 h8 w512 l16 r1", LS(1, 8192) },
@@ -243,19 +268,23 @@ const op_case op_cases_cpu[] = {
     { "ls_attention", "32K tokens", LS_CONTEXT(32768) },
     { "ls_attention", "64K tokens", LS_CONTEXT(65536) },
     { "attention", "4096 d512 h8", ATTENTION(1, 4096, 1.0, "") },
-    { "attention", "2048 d512 h8 causal ALiBi", ATTENTION(1, 2048, 2049.0 / 4096.0, " causal=1 alibi=1") },
+    { "attention", "2048 d512 h8 causal ALiBi",
+      ATTENTION(1, 2048, 2049.0 / 4096.0, " causal=1 alibi=1") },
     { "attention", "2048 d512 h8/2 causal", "heads=8 kv_heads=2 causal=1",
-      .mflop = 4e-6 * 2048 * 512.0 * 2048 * 2049.0 / 4096.0, IN(X(1, 2048, 512), X(1, 2048, 128), X(1, 2048, 128)) },
+      .mflop = 4e-6 * 2048 * 512.0 * 2048 * 2049.0 / 4096.0,
+      IN(X(1, 2048, 512), X(1, 2048, 128), X(1, 2048, 128)) },
     { "attention", "4096 d512 h8 causal", ATTENTION(1, 4096, 4097.0 / 8192.0, " causal=1") },
     /* positions cost a third product */
     { "rel_attention", "4096 d512 h8", "heads=8", .mflop = 3e-6 * 4096 * 512.0 * (4096 + 1.0),
       IN(QKV(1, 4096, 512), X(4096, 512), X(8, 64), X(8, 64)) },
-    { "attention", "4x4096 d64 h2", "heads=2", .mflop = 4e-6 * 4 * 4096.0 * 4096 * 64, IN(QKV(4, 4096, 64)) },
+    { "attention", "4x4096 d64 h2", "heads=2", .mflop = 4e-6 * 4 * 4096.0 * 4096 * 64,
+      IN(QKV(4, 4096, 64)) },
     { "window_attention", "ViL 8x56x56 h3", VIL(8, 56, 3, 19.25) },
     { "window_attention", "ViL-LS 8x56x56 h3", VIL_LS(8, 56, 3, 12.25) },
     { "window_attention", "4x4096 d64 h2 w8 r32", SEQUENCE(4, 4096, 8, 4, 32) },
     { "window_attention", "Longformer 2048 d768 h12", BAND(2048, 12, 256) },
-    { "packed_attention", "32 reviews d64 h2", .apply = packed_attention, .mflop = 4e-6 * 64 * 2115840,
+    { "packed_attention", "32 reviews d64 h2", .apply = packed_attention,
+      .mflop = 4e-6 * 64 * 2115840,
       IN(QKV(REVIEW_ROWS, 64)) },
     { "packed_window_attention", "32 reviews d64 h2 w8 r32", .apply = packed_windows,
       .mflop = 4e-6 * REVIEW_ROWS * 64.0 * (16.0 + 32.0),
@@ -264,10 +293,13 @@ const op_case op_cases_cpu[] = {
     { "window_attention", "ViL map of 112x112", VIL(1, 112, 3, 20.125), .tokens = 12545 },
     { "window_attention", "ViL map of 224x224", VIL(1, 224, 3, 20.5625), .tokens = 50177 },
     { "window_attention", "ViL map of 448x448", VIL(1, 448, 3, 20.78125), .tokens = 200705 },
-    { "lsh_attention", "4096 d512 h8 c64 r2", "heads=8", .mflop = 4e-6 * 4096 * 512 * (2 * 128 + 64),
+    { "lsh_attention", "4096 d512 h8 c64 r2", "heads=8",
+      .mflop = 4e-6 * 4096 * 512 * (2 * 128 + 64),
       IN(X(1, 4096, 512), X(1, 4096, 512), FIXED_WIDE(8, 64, 2, 64)) },
-    { "linear_attention", "4096 d512 h8", "heads=8", .mflop = 4e-6 * 4096 * 512 * 64, IN(QKV(1, 4096, 512)) },
-    { "linear_attention", "4096 d512 h8 m256", "heads=8 features=positive", .mflop = 8e-6 * 4096 * 512 * 256,
+    { "linear_attention", "4096 d512 h8", "heads=8", .mflop = 4e-6 * 4096 * 512 * 64,
+      IN(QKV(1, 4096, 512)) },
+    { "linear_attention", "4096 d512 h8 m256", "heads=8 features=positive",
+      .mflop = 8e-6 * 4096 * 512 * 256,
       IN(QKV(1, 4096, 512), FIXED_WIDE(256, 64)) },
     { "lsla_attention", "8x56x56 h3", LSLA(8, 56, 3) },
 
@@ -287,21 +319,27 @@ const op_case op_cases_cpu[] = {
     { "depthwise_conv2d", "8x28x28x192 k3 s2", "stride=2,2 pad=1,1", DEPTHWISE(8, 28, 192, 5, 0) },
     { "depthwise_conv2d", "8x14x14x384 k3", "pad=1,1", DEPTHWISE(8, 14, 384, 8, 0) },
     { "depthwise_conv2d", "8x14x14x384 k3 s2", "stride=2,2 pad=1,1", DEPTHWISE(8, 14, 384, 5, 0) },
-    { "conv1d", "8x3000x128 k3", "pad=1", .mflop = 6e-6 * 8 * 3000 * 128 * 128, IN(X(8, 3000, 128), X(128, 128, 3)) },
+    { "conv1d", "8x3000x128 k3", "pad=1", .mflop = 6e-6 * 8 * 3000 * 128 * 128,
+      IN(X(8, 3000, 128), X(128, 128, 3)) },
     { "conv_transpose2d", "8x28x28x128 to 64 k2 s2", "stride=2,2", DOUBLE(8, 28, 128, 64, 2) },
-    { "conv_transpose2d", "8x28x28x128 to 64 k4 s2", "stride=2,2 pad=1,1", DOUBLE(8, 28, 128, 64, 4) },
+    { "conv_transpose2d", "8x28x28x128 to 64 k4 s2", "stride=2,2 pad=1,1",
+      DOUBLE(8, 28, 128, 64, 4) },
     { "max_pool2d", "8x112x112x64 k3 s2", "kernel=3,3 stride=2,2 pad=1,1", MAPS(8, 112, 64, 5) },
     { "avg_pool2d", "8x56x56x64 k2", "kernel=2,2", MAPS(8, 56, 64, 5) },
-    { "avg_pool2d", "8x56x56x64 k3 s2 ceil", "kernel=3,3 stride=2,2 pad=1,1 ceil=1", MAPS(8, 56, 64, 5) },
+    { "avg_pool2d", "8x56x56x64 k3 s2 ceil", "kernel=3,3 stride=2,2 pad=1,1 ceil=1",
+      MAPS(8, 56, 64, 5) },
     { "adaptive_max_pool2d", "8x56x56x64 to 7x7", "height=7 width=7", MAPS(8, 56, 64, 4.1) },
     { "adaptive_avg_pool2d", "8x56x56x64 to 24x24", "height=24 width=24", MAPS(8, 56, 64, 4.7) },
     { "unfold", "8x56x56x64 k3", "kernel=3,3 pad=1,1", MAPS(8, 56, 64, 40) },
     { "unfold", "8x224x224x3 k16 s16", "kernel=16,16 stride=16,16", MAPS(8, 224, 3, 8) },
-    { "fold", "8x56x56x64 k3", "height=56 width=56 kernel=3,3 pad=1,1", MOVES(40, 0, 8 * 56 * 56 * 64),
+    { "fold", "8x56x56x64 k3", "height=56 width=56 kernel=3,3 pad=1,1",
+      MOVES(40, 0, 8 * 56 * 56 * 64),
       IN(X(8, 56, 56, 576)) },
     { "interpolate", "8x56x56x64 to 112x112", "height=112 width=112", MAPS(8, 56, 64, 20) },
-    { "interpolate", "8x56x56x64 to 112x112 nearest", "height=112 width=112 mode=nearest", MAPS(8, 56, 64, 20) },
-    { "interpolate", "8x56x56x64 to 112x112 bicubic", "height=112 width=112 mode=bicubic", MAPS(8, 56, 64, 20) },
+    { "interpolate", "8x56x56x64 to 112x112 nearest", "height=112 width=112 mode=nearest",
+      MAPS(8, 56, 64, 20) },
+    { "interpolate", "8x56x56x64 to 112x112 bicubic", "height=112 width=112 mode=bicubic",
+      MAPS(8, 56, 64, 20) },
     { "roi_align", "512 of 2x64x64x256 to 7x7", "side=7", .apply = pool_regions,
       MOVES(4, 0, 256 * (2 * 64 * 64 + REGIONS * 7 * 7)), IN(X(2, 64, 64, 256)) },
     { "roi_align", "512 of 2x64x64x256 to 14x14", "side=14", .apply = pool_regions,
@@ -323,7 +361,8 @@ const op_case op_cases_cpu[] = {
     { "clamp", "256x512 in cache", "lo=-0.5 hi=0.5", MOVES(8, 12, 256 * 512), IN(X(256, 512)) },
     { "cast", "4096x512 to i64", "dt=i64", MADE(12, ROWS), IN(X(4096, 512)) },
     { "gelu", "4096x512", MOVES(8, 12, ROWS), IN(X(4096, 512)) },
-    { "dropout_add", "4096x512", "p=0.2", MOVES(12, 8, ROWS), IN(X(4096, 512), NONE, X(4096, 512)) },
+    { "dropout_add", "4096x512", "p=0.2", MOVES(12, 8, ROWS),
+      IN(X(4096, 512), NONE, X(4096, 512)) },
     { "glu", "4096x1024", "axis=-1", MOVES(12, 20, ROWS), IN(X(4096, 1024)) },
     { "rotary", "8x512x512 h8", "heads=8", MOVES(8, 8, ROWS), IN(X(8, 512, 512)) },
 
@@ -344,7 +383,8 @@ const op_case op_cases_cpu[] = {
     { "topk", "1x1048576", MATRIX(1, 1048576, "k=10 largest=1 axis=1", 4) },
     CUBES("sum"), CUBES("mean"), CUBES("max"), CUBES("logsumexp"),
 
-    { "embedding", "4096 of 208x512", "scale=1", MOVES(4, 4, ROWS), IN(X(208, 512), IDS(208, 4096)) },
+    { "embedding", "4096 of 208x512", "scale=1", MOVES(4, 4, ROWS),
+      IN(X(208, 512), IDS(208, 4096)) },
     { "permute", "8x512x8x64 to 0213", "order=0,2,1,3", MOVES(8, 8, ROWS), IN(X(8, 512, 8, 64)) },
     { "flip", "2048x1024 last", "axes=-1", MOVES(8, 8, 2048 * 1024), IN(X(2048, 1024)) },
     { "flip", "8x56x56x64 columns", "axes=2", MOVES(8, 8, 8 * 56 * 56 * 64), IN(X(8, 56, 56, 64)) },
@@ -353,9 +393,12 @@ const op_case op_cases_cpu[] = {
     { "pad_nd", "8x64x56x56 reflect 3", "before=0,0,3,3 after=0,0,3,3 mode=reflect",
       MOVES(4, 4, 512 * (56 * 56 + 62 * 62)), IN(X(8, 64, 56, 56)) },
     { "repeat", "1024x512 2x2", "times=2,2", MOVES(20, 20, 1024 * 512), IN(X(1024, 512)) },
-    { "repeat_interleave", "1024x512 x4", "axis=1 times=4", MOVES(20, 20, 1024 * 512), IN(X(1024, 512)) },
-    { "index_select", "64x512x64 middle", "axis=1", MOVES(8, 8, 64 * 512 * 64), IN(X(64, 512, 64), IDS(512, 512)) },
-    { "index_select", "2048x1024 last", "axis=1", MOVES(8, 8, 2048 * 1024), IN(X(2048, 1024), IDS(1024, 1024)) },
+    { "repeat_interleave", "1024x512 x4", "axis=1 times=4", MOVES(20, 20, 1024 * 512),
+      IN(X(1024, 512)) },
+    { "index_select", "64x512x64 middle", "axis=1", MOVES(8, 8, 64 * 512 * 64),
+      IN(X(64, 512, 64), IDS(512, 512)) },
+    { "index_select", "2048x1024 last", "axis=1", MOVES(8, 8, 2048 * 1024),
+      IN(X(2048, 1024), IDS(1024, 1024)) },
     { "index_add", "64x512x64 middle", "axis=1", MOVES(16, 8, 64 * 512 * 64),
       IN(X(64, 512, 64), IDS(512, 512), X(64, 512, 64)) },
     { "index_add", "2048x1024 last", "axis=1", MOVES(16, 8, 2048 * 1024),
@@ -387,20 +430,29 @@ const op_case op_cases_cpu[] = {
 #define ON_GPU(BY) \
     { "matmul", "8192x8192x8192", .mflop = 2e-6 * SIDE(BY) * SIDE(BY) * SIDE(BY), \
       IN(X(SIDE(BY), SIDE(BY)), X(SIDE(BY), SIDE(BY))) }, \
-    { "copy", "y = 2x, 128M elements", "k=2", .call = "scale", MOVES(8, 8, LONG(BY)), IN(X(LONG(BY))) }, \
+    { "copy", "y = 2x, 128M elements", "k=2", .call = "scale", MOVES(8, 8, LONG(BY)), \
+      IN(X(LONG(BY))) }, \
     { "linear", "65536x512->512", LINEAR(TOKENS(BY), 512, 512) }, \
     { "linear", "65536x2048->512", LINEAR(TOKENS(BY), 2048, 512) }, \
-    { "linear_gelu", "65536x512->2048", "act=gelu", .call = "linear", LINEAR(TOKENS(BY), 512, 2048) }, \
+    { "linear_gelu", "65536x512->2048", "act=gelu", .call = "linear", \
+      LINEAR(TOKENS(BY), 512, 2048) }, \
     { "mul", "65536x512", MOVES(12, 20, TOKENS(BY) * 512), IN(TALL(BY), TALL(BY)) }, \
     { "gelu", "65536x512", MOVES(8, 12, TOKENS(BY) * 512), IN(TALL(BY)) }, \
     { "softmax", "65536x512", MOVES(8, 12, TOKENS(BY) * 512), IN(TALL(BY)) }, \
-    { "layernorm", "65536x512", "eps=1e-5", MOVES(8, 12, TOKENS(BY) * 512), IN(TALL(BY), WIDE(512), WIDE(512)) }, \
-    { "dropout_add", "65536x512", "p=0.2", MOVES(12, 8, TOKENS(BY) * 512), IN(TALL(BY), NONE, TALL(BY)) }, \
-    { "cross_entropy", "65536x208", MOVES(4, 0, TOKENS(BY) * 208), IN(X(TOKENS(BY), 208), IDS(208, TOKENS(BY))) }, \
-    { "cross_entropy", "8192x50265", MOVES(4, 0, SIDE(BY) * 50265), IN(X(SIDE(BY), 50265), IDS(50265, SIDE(BY))) }, \
-    { "embedding", "65536 of 208x512", "scale=1", MOVES(4, 4, TOKENS(BY) * 512), IN(X(208, 512), IDS(208, TOKENS(BY))) }, \
-    { "permute", "8x8192x8x64 to 0213", "order=0,2,1,3", MOVES(8, 8, TOKENS(BY) * 512), IN(X(8, SIDE(BY), 8, 64)) }, \
-    { "chunk_project", "8x8192x512 l16 r1", "heads=8 chunk=16 rank=1", MOVES(4, 0, TOKENS(BY) * 512), \
+    { "layernorm", "65536x512", "eps=1e-5", MOVES(8, 12, TOKENS(BY) * 512), \
+      IN(TALL(BY), WIDE(512), WIDE(512)) }, \
+    { "dropout_add", "65536x512", "p=0.2", MOVES(12, 8, TOKENS(BY) * 512), \
+      IN(TALL(BY), NONE, TALL(BY)) }, \
+    { "cross_entropy", "65536x208", MOVES(4, 0, TOKENS(BY) * 208), \
+      IN(X(TOKENS(BY), 208), IDS(208, TOKENS(BY))) }, \
+    { "cross_entropy", "8192x50265", MOVES(4, 0, SIDE(BY) * 50265), \
+      IN(X(SIDE(BY), 50265), IDS(50265, SIDE(BY))) }, \
+    { "embedding", "65536 of 208x512", "scale=1", MOVES(4, 4, TOKENS(BY) * 512), \
+      IN(X(208, 512), IDS(208, TOKENS(BY))) }, \
+    { "permute", "8x8192x8x64 to 0213", "order=0,2,1,3", MOVES(8, 8, TOKENS(BY) * 512), \
+      IN(X(8, SIDE(BY), 8, 64)) }, \
+    { "chunk_project", "8x8192x512 l16 r1", "heads=8 chunk=16 rank=1", \
+      MOVES(4, 0, TOKENS(BY) * 512), \
       IN(X(8, SIDE(BY), 512), X(8, SIDE(BY), 8)) }, \
     { "depthwise_conv2d", "64x56x56x96 k3", "pad=1,1", DEPTHWISE(BATCH(64, BY), 56, 96, 8, 12) }, \
     { "conv2d", "64x56x56x64 k3", CONV(BATCH(64, BY), 56, 64) }, \
@@ -411,7 +463,8 @@ const op_case op_cases_cpu[] = {
     { "ls_attention", "1x8192+8192 d512 h8 w512 l16 r1", LS(1, SIDE(BY)) }, \
     { "ls_attention", "8x8192+8192 d512 h8 w512 l16 r1", LS(BATCH(8, BY), SIDE(BY)) }, \
     { "attention", "8x4096 d512 h8", ATTENTION(BATCH(8, BY), 4096 / BY, 1.0, "") }, \
-    { "attention", "8x4096 d512 h8 causal", ATTENTION(BATCH(8, BY), 4096 / BY, 4097.0 / 8192.0, " causal=1") }, \
+    { "attention", "8x4096 d512 h8 causal", \
+      ATTENTION(BATCH(8, BY), 4096 / BY, 4097.0 / 8192.0, " causal=1") }, \
     { 0 }
 
 const op_case op_cases_cuda[] = { ON_GPU(1) }, op_cases_smoke[] = { ON_GPU(64) };

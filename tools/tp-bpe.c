@@ -46,9 +46,12 @@ static const tp_command train_manual = {
     .summary = "learns a vocabulary from texts",
     .synopsis = "FILE... --output DIR [--size N]",
     .about =
-        "Counts the words of the texts and repeatedly merges the pair of neighbouring symbols that occurs most "
-        "often. Ids: 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, the 256 bytes, the merges in order, <mask> last. "
-        "The packages tokenizers and transformers read the same files; tokenizers learns the same merges. An "
+        "Counts the words of the texts and repeatedly merges the pair of neighbouring symbols "
+        "that occurs most "
+        "often. Ids: 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, the 256 bytes, the merges in order, <mask> "
+        "last. "
+        "The packages tokenizers and transformers read the same files; tokenizers learns the same "
+        "merges. An "
         "existing vocabulary is not overwritten.",
     .table = train_table,
     .check = check_train,

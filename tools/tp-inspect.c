@@ -252,14 +252,18 @@ static const tp_command manual = {
         "Checks each FILE and prints its metadata, then one line for each tensor in the order of "
         "the data: name, dtype, shape, minimum, maximum and mean of the finite elements, and the "
         "number of NaN and infinite elements, if any. No values are shown for empty tensors and "
-        "for dtypes that the library does not convert (8-bit floats, complex, U64). A tensor that it cannot "
-        "read at all (sparse, quantised, expanded, of an unknown dtype) is listed with the reason. The last "
+        "for dtypes that the library does not convert (8-bit floats, complex, U64). A tensor that "
+        "it cannot "
+        "read at all (sparse, quantised, expanded, of an unknown dtype) is listed with the "
+        "reason. The last "
         "line has the totals and says whether the file has checksums.\n\n"
         "Checksums are verified first; for a damaged file only the damage is reported. --names "
         "and --meta read only the header. Values are read in pieces, so memory does not grow with "
         "the file.\n\n"
-        "--match knows the prefixes and names of the model's publishers and leaves out buffers that "
-        "models compute, as loading does. If all names and shapes fit MODEL, the values are read as "
+        "--match knows the prefixes and names of the model's publishers and leaves out buffers "
+        "that "
+        "models compute, as loading does. If all names and shapes fit MODEL, the values are read "
+        "as "
         "well.",
     .table = table,
     .check = check,

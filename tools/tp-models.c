@@ -80,9 +80,12 @@ static const tp_command manual = {
                 "    tp-models --params NAME [--set KEY=VALUE,...]\n"
                 "    tp-models --members NAME [--set KEY=VALUE,...]",
     .about =
-        "Without --summary, --params and --members, prints one line for each model, and one for each detector. "
-        "NAME is any name of a model: the library's (cvt-13-224), a program's (cvt-13), the paper's "
-        "(CvT-13), or one formed in the same way (cvt-13-448); or a detector's (retinanet-vil-tiny).",
+        "Without --summary, --params and --members, prints one line for each model, and one for "
+        "each detector. "
+        "NAME is any name of a model: the library's (cvt-13-224), a program's (cvt-13), the "
+        "paper's "
+        "(CvT-13), or one formed in the same way (cvt-13-448); or a detector's "
+        "(retinanet-vil-tiny).",
     .table = table,
     .check = check,
     .more = "COLUMNS\n"

@@ -46,32 +46,36 @@ static const tp_command manual = {
     .name = "tp-parity",
     .summary = "compares the library with reference cases",
     .synopsis =
-        "[--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--vocab DIR] [--verbose] FILE ...\n"
+        "[--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--vocab DIR] [--verbose] FILE "
+        "...\n"
         "    tp-parity --audit [--device NAME] [--threads N] [--verbose] FILE ...",
     .about =
         "A reference case is a safetensors file: metadata that say what to run, weights, inputs, "
         "and the outputs and gradients of a reference implementation. Each FILE is run, all its "
         "results are compared, and one line reports the largest relative error. A tensor that was "
         "not compared and a metadata key that was not read are failures, like results that "
-        "differ. A case without limits for --bf16 is skipped, which its line says; such files are counted apart. "
+        "differ. A case without limits for --bf16 is skipped, which its line says; such files are "
+        "counted apart. "
         "A table (.tsv) holds a case on each row: expressions of ListOps with their answers, "
-        "lengths, depths and ids, texts with inserted and deleted punctuation, texts with the ids of "
+        "lengths, depths and ids, texts with inserted and deleted punctuation, texts with the ids "
+        "of "
         "byte-pair encoding, or classes of characters.\n\n"
         "--audit changes each value of the metadata in turn (numbers, flags, words, elements of "
         "lists, names) to find the keys without effect: those of which a legal change agrees and "
-        "none makes a difference. They must be those that the key inert of the metadata lists, with "
+        "none makes a difference. They must be those that the key inert of the metadata lists, "
+        "with "
         "blanks between; of a case without that key they are only printed.",
     .table = table,
     .check = check,
-    .more =
-        "EXIT STATUS\n"
-        "    0  all files agree, but for those skipped; with --audit, inert lists exactly the keys without effect\n"
-        "    1  a file disagrees, is of an unknown kind, or has something that was not used\n"
-        "    2  a wrong command line\n\n"
-        "EXAMPLES\n"
-        "    tp-parity tests/fixtures/*/*.safetensors\n"
-        "    tp-parity --f32 --verbose tests/fixtures/cvt/full_cvt13_224.safetensors\n"
-        "    tp-parity --audit tests/fixtures/lm/attn_r1_basic.safetensors\n",
+    .more = "EXIT STATUS\n"
+            "    0  all files agree, but for those skipped; with --audit, inert lists exactly the "
+            "keys without effect\n"
+            "    1  a file disagrees, is of an unknown kind, or has something that was not used\n"
+            "    2  a wrong command line\n\n"
+            "EXAMPLES\n"
+            "    tp-parity tests/fixtures/*/*.safetensors\n"
+            "    tp-parity --f32 --verbose tests/fixtures/cvt/full_cvt13_224.safetensors\n"
+            "    tp-parity --audit tests/fixtures/lm/attn_r1_basic.safetensors\n",
 };
 
 static const char *base_name(const char *path)

@@ -38,8 +38,10 @@ static const tp_command manual = {
     .about =
         "Writes one HTML file about one or several runs: settings that differ from the preset, "
         "machine, learning curves with the values under the pointer, the history of validations, "
-        "memory planned and used, time by op (of runs with --profile), and the pictures and samples "
-        "that the folders of the runs hold (confusion.png, sample*.txt, and those in folders of them). Several runs share one "
+        "memory planned and used, time by op (of runs with --profile), and the pictures and "
+        "samples "
+        "that the folders of the runs hold (confusion.png, sample*.txt, and those in folders of "
+        "them). Several runs share one "
         "chart, above a table of the differences between their settings.\n\n"
         "The file opens from disk, loads nothing, and can be sent to others as it is: links in the "
         "folders are not followed. Runs may "

@@ -134,7 +134,7 @@ static void check_stage(const tp_pvt_cfg *c, int s, char *why, size_t size)
         snprintf(why, size, "the last stage has a class token and the reduction %lld, not 1", R);
 }
 
-/* Position tables must have rows. */
+/* Position tables need rows. */
 static void check_map(const tp_pvt_cfg *c, char *why, size_t size)
 {
     int64_t map[2] = { c->image[0], c->image[1] };

@@ -71,7 +71,7 @@ const tp_model_row tp__roberta_presets[] = {
 
 /* ---- members and the check ---- */
 
-enum { MOST = 1 << 20, MOST_WORDS = 1 << 24 }; /* avoid overflow */
+enum { MOST = 1 << 20, MOST_WORDS = 1 << 24 }; /* no overflow */
 
 static const char *const attentions[] = { "full", "longformer", "ls", NULL };
 static const char *const heads[] = { "cls", "mlm", NULL };
@@ -117,7 +117,7 @@ bool tp__roberta_check(const void *cfg, char *why, size_t size)
 
 /* ---- published files ---- */
 
-/* Longformer, bare encoders ("embeddings.") and fairseq; the last two lack our prefix. */
+/* Longformer, bare encoders ("embeddings.") and fairseq, which lacks our prefix. */
 const tp_spelling tp__roberta_spellings[] = {
     { "longformer.", "roberta." },
     { "decoder.sentence_encoder.", "roberta." },
@@ -235,7 +235,7 @@ static const tp_file_tensor *find_positions(tp_params *P, const tp_roberta *m, c
     return NULL;
 }
 
-/* Copies rows 0 and 1; row 2 + i is the file's row 2 + i mod (its rows - 2). */
+/* Keeps rows 0 and 1; row 2 + i is the file's row 2 + i mod (its rows - 2). */
 static bool load_positions(tp_params *P, const tp_roberta *m, tp_file *F)
 {
     bool fit;

@@ -137,15 +137,7 @@ static int64_t rows_for(const tp_roberta_cfg *c, int64_t tokens)
 
 /* ---- layers ---- */
 
-enum {
-    X,
-    MASK,
-    OFFSET,
-    ROWS,
-    USED,
-    LOCAL,
-    INPUTS
-}; /* of a layer; OFFSET replaces MASK if packed */
+enum { X, MASK, OFFSET, ROWS, USED, LOCAL, INPUTS }; /* of a layer; OFFSET, if packed, not MASK */
 
 static tp_tensor full(tp_tape *T, const tp_roberta_layer *m, const tp_tensor *in, tp_packed of)
 {

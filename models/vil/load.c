@@ -9,8 +9,7 @@
 
 /* ---- resizing ---- */
 
-/* Finds samples *low and *high of `from` around sample i of `to`; returns its distance from
- * *low. */
+/* Finds samples *low and *high of `from` around sample i of `to`; returns the offset from *low. */
 static double place(int64_t i, int64_t from, int64_t to, int64_t *low, int64_t *high)
 {
     const double at = ((double)i + 0.5) * (double)from / (double)to - 0.5;
@@ -208,7 +207,7 @@ bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
 enum {
     STAGES = TP_BACKBONE_STAGES,
     LONGEST = 512,
-    SIDE = 1344 /* image side: 1333, rounded up to whole units */
+    SIDE = 1344 /* of images: 1333, rounded up to whole units */
 };
 
 /* Attention suffixes and their classifier names. The first two use windows in all stages. */
@@ -415,7 +414,7 @@ static bool is_global_bias(const char *name)
            tp_ends_in(name, "g2g_relative_position_bias");
 }
 
-/* Takes queries, or keys and values, from a full attention's matrix. */
+/* Takes queries, or keys and values, from full attention's matrix. */
 static bool from_matrix(tp_backbone_source *s, const tp_param_info *it, const char *name,
                         const tp_file *F)
 {

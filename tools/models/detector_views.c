@@ -180,9 +180,9 @@ static void print_totals(const model_tree *t, const facts *f, const tp_detector_
            tp_detector_has_masks(&f->cfg) ? ", without masks" : "");
     printf("\nFLOPs        %s by the paper's count", scaled_text(f->paper, a, sizeof a));
     if (row->macs > 0) printf("; the paper prints %g G", row->macs);
-    printf(
-        "\nmemory       %.1f MiB for detection, %.1f for a training step with AdamW; one image, f32\n",
-        mib(f->plan.detect_bytes), mib(f->plan.train_bytes));
+    printf("\nmemory       %.1f MiB for detection, %.1f for a training step with AdamW; one image, "
+           "f32\n",
+           mib(f->plan.detect_bytes), mib(f->plan.train_bytes));
 }
 
 static int print_summary(const model_tree *t, const facts *f, const summary_opts *o)

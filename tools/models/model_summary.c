@@ -28,9 +28,9 @@ static void print_totals(const model_tree *t, const model_facts *f, const tp_mod
     printf("\nFLOPs        %s by the paper's count", scaled_text(f->flops, a, sizeof a));
     if (row && row->flops > 0)
         printf("; the paper prints %s", scaled_text(row->flops, b, sizeof b));
-    printf(
-        "\nmemory       %.1f MiB saved for backward, %.1f with --recompute block; one sample, f32\n",
-        f->kept / 1048576.0, f->kept_by_blocks / 1048576.0);
+    printf("\nmemory       %.1f MiB saved for backward, %.1f with --recompute block; one sample, "
+           "f32\n",
+           f->kept / 1048576.0, f->kept_by_blocks / 1048576.0);
 }
 
 static const char *title_of(const summary_opts *o, const model_facts *f, const tp_model_row *row,

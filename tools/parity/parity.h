@@ -9,8 +9,7 @@
 
 #include <tapegrad/tapegrad.h>
 
-/* One changed value of the metadata. value NULL removes the key; a key that the file lacks is added.
- */
+/* A change of metadata: value NULL removes the key; a missing key is added. */
 typedef struct parity_change {
     const char *key, *value;
 } parity_change;

@@ -92,7 +92,8 @@ typedef struct par_kind {
     .members = (const tp_model_member[]){ __VA_ARGS__, { 0 } }
 /* A whole model with other members than those of checkpoints. */
 #define PAR_WHOLE(name, its_model, ...)                                                            \
-    .kind = (name), .model = &(its_model), .members = (const tp_model_member[]){ __VA_ARGS__, { 0 } }
+    .kind = (name), .model = &(its_model), \
+    .members = (const tp_model_member[]){ __VA_ARGS__, { 0 } }
 #define PAR_ON_MAP(height, width) .in = PAR_MAP, .keys = { height, width }, .out = PAR_TOKENS
 
 /* Members: a number from 1 on, one from 0 on, n numbers from 1 on, a real number, a flag, and its
@@ -100,11 +101,14 @@ typedef struct par_kind {
 #define PAR_WIDTH(x, wide, narrow) (sizeof(x) == 8 ? (wide) : (narrow))
 #define PAR_OF(type, member) (((type *)0)->member)
 #define PAR_SIZE(key, type, member)                                                                \
-    { (key), PAR_WIDTH(PAR_OF(type, member), TP_MEMBER_INT64, TP_MEMBER_INT), .at = offsetof(type, member) }
+    { (key), PAR_WIDTH(PAR_OF(type, member), TP_MEMBER_INT64, TP_MEMBER_INT), \
+      .at = offsetof(type, member) }
 #define PAR_COUNT(key, type, member)                                                               \
-    { (key), PAR_WIDTH(PAR_OF(type, member), TP_MEMBER_INT64, TP_MEMBER_INT), .at = offsetof(type, member), .optional = true }
+    { (key), PAR_WIDTH(PAR_OF(type, member), TP_MEMBER_INT64, TP_MEMBER_INT), \
+      .at = offsetof(type, member), .optional = true }
 #define PAR_LIST(key, type, member, n)                                                             \
-    { (key), PAR_WIDTH(PAR_OF(type, member)[0], TP_MEMBER_INT64S, TP_MEMBER_INTS), .at = offsetof(type, member), .count = (n) }
+    { (key), PAR_WIDTH(PAR_OF(type, member)[0], TP_MEMBER_INT64S, TP_MEMBER_INTS), \
+      .at = offsetof(type, member), .count = (n) }
 #define PAR_REAL(key, type, member) { (key), TP_MEMBER_REAL, .at = offsetof(type, member) }
 #define PAR_BOOL(key, type, member) { (key), TP_MEMBER_FLAG, .at = offsetof(type, member) }
 #define PAR_NOT(key, type, member)  { (key), TP_MEMBER_NOT, .at = offsetof(type, member) }

@@ -142,32 +142,37 @@ static const char *const classes[] = { "linear", "raw", NULL };
 #define LIST(key, member) PAR_LIST(key, tp_cvt_cfg, member, TP_CVT_STAGES)
 #define LS_STAGES         STAGES, LIST("r", rank), LIST("w", window)
 #define NORMS             " bn_eps=1e-5 ln_eps=1e-5 ws_eps=1e-5 stride_q=1"
-#define MODEL             .fixed = "out_proj=auto mlp_ratio=4 stride_kv=2,2,2 patch=7/4/2,3/2/1,3/2/1" NORMS
-#define PART              .of_model = true, .check = check_stage, .in = PAR_GRID, .keys = { "H", "W", "cls" }
+
+#define MODEL .fixed = "out_proj=auto mlp_ratio=4 stride_kv=2,2,2 patch=7/4/2,3/2/1,3/2/1" NORMS
+
+#define PART .of_model = true, .check = check_stage, .in = PAR_GRID, .keys = { "H", "W", "cls" }
 
 /* no_bf16: losses that cancel and statistics over few pixels exceed the limits in bf16. */
-/* clang-format off */
 const par_kind par_cvt_kinds[] = {
-    { PAR_PART("cvt.conv_embed", tp_model_cvt, "embed", tp_cvt_embed_cfg, PAR_SIZE("in_channels", tp_cvt_embed_cfg, in),
-               PAR_SIZE("out_channels", tp_cvt_embed_cfg, out), PAR_SIZE("kernel", tp_cvt_embed_cfg, kernel),
-               PAR_SIZE("stride", tp_cvt_embed_cfg, stride), PAR_COUNT("padding", tp_cvt_embed_cfg, pad)),
+    { PAR_PART("cvt.conv_embed", tp_model_cvt, "embed", tp_cvt_embed_cfg,
+               PAR_SIZE("in_channels", tp_cvt_embed_cfg, in),
+               PAR_SIZE("out_channels", tp_cvt_embed_cfg, out),
+               PAR_SIZE("kernel", tp_cvt_embed_cfg, kernel),
+               PAR_SIZE("stride", tp_cvt_embed_cfg, stride),
+               PAR_COUNT("padding", tp_cvt_embed_cfg, pad)),
       .fixed = "ln_eps=1e-5", .out = PAR_CHANNELS },
     { PAR_MODULE("cvt.conv_projection", projection, declare_projection, project) },
     { PAR_MODULE("cvt.ws_sepconv", sepconv, declare_sepconv, separate) },
-    { PAR_PART("cvt.attention", tp_model_cvt, "attn", tp_cvt_block_cfg, STAGE), .preset = "cvt-13-224",
-      .fixed = NORMS, .finish = drop_projection, PART },
-    { PAR_PART("cvt.ls_attention", tp_model_cvt, "attn", tp_cvt_block_cfg, LS_STAGE), .preset = "cvt_ls-13-224",
-      .fixed = NORMS, .finish = drop_projection, PART, .no_bf16 = true },
+    { PAR_PART("cvt.attention", tp_model_cvt, "attn", tp_cvt_block_cfg, STAGE),
+      .preset = "cvt-13-224", .fixed = NORMS, .finish = drop_projection, PART },
+    { PAR_PART("cvt.ls_attention", tp_model_cvt, "attn", tp_cvt_block_cfg, LS_STAGE),
+      .preset = "cvt_ls-13-224", .fixed = NORMS, .finish = drop_projection, PART, .no_bf16 = true },
     { PAR_PART("cvt.block", tp_model_cvt, "block", tp_cvt_block_cfg, STAGE), .preset = "cvt-13-224",
       .fixed = "mlp_ratio=4" NORMS, PART },
-    { PAR_WHOLE("cvt.model", tp_model_cvt, STAGES), .preset = "cvt-13-224", MODEL, .check = check_model,
-      .y = "logits", .no_bf16 = true },
-    { PAR_WHOLE("cvt.star_model", tp_model_cvt, STAGES), .preset = "cvt_star-13-224", MODEL, .check = check_model,
-      .y = "logits" },
-    { PAR_WHOLE("cvt.ls_model", tp_model_cvt, LS_STAGES), .preset = "cvt_ls-13-224", MODEL, .check = check_model,
-      .y = "logits", .no_bf16 = true },
-    { PAR_WHOLE("cvt.full", tp_model_cvt, STAGES), .preset = "", MODEL, .out = PAR_LOGITS, .large = true },
-    { PAR_WHOLE("cvt.ls_full", tp_model_cvt, LS_STAGES), .preset = "", MODEL, .out = PAR_LOGITS, .large = true },
+    { PAR_WHOLE("cvt.model", tp_model_cvt, STAGES), .preset = "cvt-13-224", MODEL,
+      .check = check_model, .y = "logits", .no_bf16 = true },
+    { PAR_WHOLE("cvt.star_model", tp_model_cvt, STAGES), .preset = "cvt_star-13-224", MODEL,
+      .check = check_model, .y = "logits" },
+    { PAR_WHOLE("cvt.ls_model", tp_model_cvt, LS_STAGES), .preset = "cvt_ls-13-224", MODEL,
+      .check = check_model, .y = "logits", .no_bf16 = true },
+    { PAR_WHOLE("cvt.full", tp_model_cvt, STAGES), .preset = "", MODEL, .out = PAR_LOGITS,
+      .large = true },
+    { PAR_WHOLE("cvt.ls_full", tp_model_cvt, LS_STAGES), .preset = "", MODEL, .out = PAR_LOGITS,
+      .large = true },
     { .kind = NULL },
 };
-/* clang-format on */

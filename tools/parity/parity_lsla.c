@@ -147,20 +147,29 @@ static const char *const scales[] = { "dynamic", "fixed", NULL };
         PAR_NOT("inner", type, attn.raw_scores), PAR_NOT("outer", type, attn.raw_weights),         \
         PAR_BOOL("mask_outer", type, attn.mask_outer)
 
-/* clang-format off */
 const par_kind par_lsla_kinds[] = {
-    { PAR_PART("lsla.op", tp_model_vit_lsla, "attn", part, ATTENTION(part)), .size = sizeof(attention),
-      .check = check_op, .forward = run_op },
-    { PAR_PART("lsla.window_op", tp_model_vit_lsla, "attn", part, ATTENTION(part)), .size = sizeof(attention),
-      .name = "attn", .check = check_window_op, .finish = finish_window_op, .forward = run_window_op },
-    { PAR_PART("lsla.block", tp_model_vit_lsla, "block", block, ATTENTION(block), PAR_SIZE("height", block, map[0]),
-               PAR_SIZE("width", block, map[1]), PAR_REAL("mlp_ratio", block, mlp_ratio)),
-      .base = &(const block){ .mlp_ratio = 2 }, .check = check_block, PAR_ON_MAP("height", "width") },
-    { PAR_PART("lsla.stem", tp_model_vit_lsla, "stem", int64_t, { "channels", .kind = TP_MEMBER_INT64 }), .out = PAR_CHANNELS },
-    { PAR_PART("lsla.merge", tp_model_vit_lsla, "merge", int64_t, { "dim_in", .kind = TP_MEMBER_INT64 }), .check = check_merge,
+    { PAR_PART("lsla.op", tp_model_vit_lsla, "attn", part, ATTENTION(part)),
+      .size = sizeof(attention), .check = check_op, .forward = run_op },
+    { PAR_PART("lsla.window_op", tp_model_vit_lsla, "attn", part, ATTENTION(part)),
+      .size = sizeof(attention), .name = "attn", .check = check_window_op,
+      .finish = finish_window_op, .forward = run_window_op },
+    { PAR_PART("lsla.block", tp_model_vit_lsla, "block", block, ATTENTION(block),
+               PAR_SIZE("height", block, map[0]), PAR_SIZE("width", block, map[1]),
+               PAR_REAL("mlp_ratio", block, mlp_ratio)),
+      .base = &(const block){ .mlp_ratio = 2 }, .check = check_block,
       PAR_ON_MAP("height", "width") },
+    { PAR_PART("lsla.stem", tp_model_vit_lsla, "stem", int64_t,
+               { "channels", .kind = TP_MEMBER_INT64 }),
+      .out = PAR_CHANNELS },
+    { PAR_PART("lsla.merge", tp_model_vit_lsla, "merge", int64_t,
+               { "dim_in", .kind = TP_MEMBER_INT64 }),
+      .check = check_merge, PAR_ON_MAP("height", "width") },
     { .kind = "lsla.model", .model = &tp_model_vit_lsla, .preset = "vit_lsla", .x = "image" },
-    { .kind = "lsla.full", .model = &tp_model_vit_lsla, .preset = "vit_lsla", .x = "image", .out = PAR_LOGITS,
+    { .kind = "lsla.full",
+      .model = &tp_model_vit_lsla,
+      .preset = "vit_lsla",
+      .x = "image",
+      .out = PAR_LOGITS,
       .large = true },
     { .kind = "lsla.lr_schedule", .run = run_schedule },
     { .kind = "lsla.mini_imagenet_split", .run = run_split },
@@ -168,4 +177,3 @@ const par_kind par_lsla_kinds[] = {
     { .kind = "lsla.mixup_loss", .run = par_run_mixing, .no_bf16 = true },
     { .kind = NULL },
 };
-/* clang-format on */

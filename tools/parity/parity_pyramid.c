@@ -321,7 +321,6 @@ static void run_pooler(parity *p, void *self)
     if (read_pooled(p, &r)) pool(p, &r, map);
 }
 
-/* clang-format off */
 const par_kind par_pyramid_kinds[] = {
     { PAR_MODULE("detection.vil_backbone", tp_backbone, declare_backbone, run_backbone),
       .no_bf16 = true },
@@ -331,4 +330,3 @@ const par_kind par_pyramid_kinds[] = {
     { PAR_MODULE("detection.roi_pooler", int, NULL, run_pooler) },
     { .kind = NULL },
 };
-/* clang-format on */

@@ -316,14 +316,13 @@ static void run(parity *p, void *self)
     if (par_ok(p)) par_scene_detect(p, &x->scene, &tp_detector_mask_rcnn, &x->m, &in, x->threshold);
 }
 
-/* clang-format off */
 const par_kind par_rcnn_kinds[] = {
     { PAR_MODULE("detection.rpn_head", tp_rpn, declare_rpn, run_rpn) },
     { PAR_MODULE("detection.box_head_loss", tp_box_head, declare_box_head, run_box_head) },
     { PAR_MODULE("detection.mask_head_loss", tp_mask_head, declare_mask_head, run_mask_head) },
     { PAR_MODULE("detection.mm_rpn_loss", tp_rpn, declare_mm_rpn, run_mm_rpn) },
     { PAR_MODULE("detection.maskrcnn", rcnn_model, declare, run), .no_bf16 = true },
-    { PAR_MODULE("detection.maskrcnn_full", rcnn_model, declare, run), .large = true, .no_bf16 = true },
+    { PAR_MODULE("detection.maskrcnn_full", rcnn_model, declare, run), .large = true,
+      .no_bf16 = true },
     { .kind = NULL },
 };
-/* clang-format on */

@@ -339,15 +339,16 @@ static void run(parity *p, void *self)
     par_scene_detect(p, &x->scene, &tp_detector_retinanet, &x->m, &in, 0.5);
 }
 
-/* clang-format off */
 const par_kind par_retinanet_kinds[] = {
     { PAR_MODULE("detection.focal_loss", focal, declare_focal, run_focal) },
     { PAR_MODULE("detection.smooth_l1", betas, declare_smooth_l1, run_smooth_l1) },
     { PAR_MODULE("detection.giou_loss", double, declare_giou, run_giou), .no_bf16 = true },
-    { PAR_MODULE("detection.retinanet_head", tp_retinanet_head, declare_head, run_head), .no_bf16 = true },
-    { PAR_MODULE("detection.mm_retinanet_loss", tp_retinanet, declare_mm, run_mm), .no_bf16 = true },
+    { PAR_MODULE("detection.retinanet_head", tp_retinanet_head, declare_head, run_head),
+      .no_bf16 = true },
+    { PAR_MODULE("detection.mm_retinanet_loss", tp_retinanet, declare_mm, run_mm),
+      .no_bf16 = true },
     { PAR_MODULE("detection.retinanet", retinanet_model, declare, run), .no_bf16 = true },
-    { PAR_MODULE("detection.retinanet_full", retinanet_model, declare, run), .large = true, .no_bf16 = true },
+    { PAR_MODULE("detection.retinanet_full", retinanet_model, declare, run), .large = true,
+      .no_bf16 = true },
     { .kind = NULL },
 };
-/* clang-format on */

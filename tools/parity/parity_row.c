@@ -1,7 +1,7 @@
 /* parity_row.c - kinds whose row describes all of the module: a model of the library or a part of
  * it.
  *
- *     metadata -> members of the configuration -> module -> its input, in the layout of the library -> output
+ *     metadata -> members of the configuration -> module -> input in our layout -> output
  *
  * The epsilons of norms and the like are not settings: the library's own must be those of the
  * reference. */

@@ -376,7 +376,6 @@ static void run_resize(parity *p)
     PAR_WHOLE("vil." name, tp_model_vil, { 0 }),                                                   \
         .fixed = "ln_eps=1e-6 block_ln_eps=1e-6 mlp_ratio=4 " NORMS, .check = check_model,         \
         .finish = finish_model, .forward = run_model, .variant = (which)
-/* clang-format off */
 const par_kind par_vil_kinds[] = {
     { ATTENTION("window", TP_VIL_WINDOW) },
     { ATTENTION("global", TP_VIL_GLOBAL) },
@@ -387,9 +386,10 @@ const par_kind par_vil_kinds[] = {
     { ATTENTION("ls", TP_VIL_LS) },
     { BLOCK("block", BY_NAME) },
     { BLOCK("ls_block", TP_VIL_LS) },
-    { PAR_PART("vil.patch_embed", tp_model_vil, "embed", tp_vil_part_cfg, PAR_SIZE("in_channels", tp_vil_part_cfg, in)),
-      .base = &(const tp_vil_part_cfg){ .in = 3 }, .fixed = "ln_eps=1e-6", .check = check_patches, .forward = embed,
-      .no_bf16 = true },
+    { PAR_PART("vil.patch_embed", tp_model_vil, "embed", tp_vil_part_cfg,
+               PAR_SIZE("in_channels", tp_vil_part_cfg, in)),
+      .base = &(const tp_vil_part_cfg){ .in = 3 }, .fixed = "ln_eps=1e-6", .check = check_patches,
+      .forward = embed, .no_bf16 = true },
     { MODEL("model", BY_NAME), .no_bf16 = true },
     { MODEL("ls_model", TP_VIL_LS), .no_bf16 = true },
     { MODEL("full", BY_NAME), .large = true },
@@ -398,4 +398,3 @@ const par_kind par_vil_kinds[] = {
     { .kind = "detection.resize_bias", .run = run_resize },
     { .kind = NULL },
 };
-/* clang-format on */
