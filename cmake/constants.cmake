@@ -1,6 +1,7 @@
-# Writes a C file with a table of all constants of a type, found by their definitions `const TYPE NAME =` and by the
-# rows `f(NAME, ...` of functions.h, each of which defines TYPE_NAME. It ends with NULL. tp_op_table serves tests,
-# tools and benchmarks only; tp__models and tp__detectors are what the libraries of models and of detectors list.
+# Writes a C file with a table of all constants of a type, found by their definitions `const TYPE
+# NAME =` and by the rows `f(NAME, ...` of functions.h, each of which defines TYPE_NAME. It ends
+# with NULL. tp_op_table serves tests, tools and benchmarks only; tp__models and tp__detectors are
+# what the libraries of models and of detectors list.
 function(tp_constants out type header table)
   set(names "")
   foreach(file ${ARGN})
@@ -34,8 +35,8 @@ function(tp_constants out type header table)
   file(CONFIGURE OUTPUT ${out} CONTENT "${text}" @ONLY)
 endfunction()
 
-# Writes the header tapegrad/layouts.h with the list of all layouts of image sets, X(NAME, name) for each definition
-# `const tp_layout_kind tp__layout_name =` in the files.
+# Writes the header tapegrad/layouts.h with the list of all layouts of image sets, X(NAME, name) for
+# each definition `const tp_layout_kind tp__layout_name =` in the files.
 function(tp_layouts folder)
   set(names "")
   foreach(file ${ARGN})

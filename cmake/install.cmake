@@ -9,9 +9,9 @@ configure_package_config_file(cmake/tapegrad-config.cmake.in
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tapegrad)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tapegrad-config-version.cmake
   COMPATIBILITY SameMinorVersion)
-# The prefix is relative to the .pc file, so that --prefix and moved folders work. For static libraries
-# Libs includes the dependencies even without pkg-config --static. Requires.private is not used, because
-# it would add the static dependencies of the dependencies.
+# The prefix is relative to the .pc file, so that --prefix and moved folders work. For static
+# libraries Libs includes the dependencies even without pkg-config --static. Requires.private is not
+# used, because it would add the static dependencies of the dependencies.
 if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR} OR IS_ABSOLUTE ${CMAKE_INSTALL_INCLUDEDIR})
   set(TP_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
   set(TP_PC_LIBDIR ${CMAKE_INSTALL_FULL_LIBDIR})

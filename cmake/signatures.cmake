@@ -1,11 +1,12 @@
-# Reads the prototypes of the public headers, which are the only declaration of a function, and writes what follows
-# from them:
+# Reads the prototypes of the public headers, which are the only declaration of a function, and
+# writes what follows from them:
 #
 #     include/tapegrad/sites/NAME.h   the call-site macros of a header, which includes it after its prototypes
 #     op_values.h, op_signatures.c    the functions of tapegrad/ops/, for tests and benchmarks: names and types of
 #                                     their parameters, members of structs, names of choices (tools/op_calls)
 
-# Text without comments, of which lists can be made: ; is @, brackets are < and >, and white space is one space.
+# Text without comments, of which lists can be made: ; is @, brackets are < and >, and white space
+# is one space.
 function(tp_plain_header file out)
   file(READ ${file} text)
   string(REGEX REPLACE "/\\*[^*]*\\*+([^/*][^*]*\\*+)*/" " " text "${text}")
@@ -49,8 +50,8 @@ function(tp_site_macro function parameters out)
   set(${out} "#define ${function}(${names}) ${function}(${arguments})\n" PARENT_SCOPE)
 endfunction()
 
-# One row of a table of parameters or members: name, kind, place in the struct (`at`), and what describes a struct or
-# a choice.
+# One row of a table of parameters or members: name, kind, place in the struct (`at`), and what
+# describes a struct or a choice.
 function(tp_row type name at out)
   set(of "")
   if(type IN_LIST STRUCTS)

@@ -13,8 +13,8 @@
 #   scripts/bench.sh --python PATH    the Python with the PyTorch to compare with (default python3)
 #   scripts/bench.sh --install-torch  installs PyTorch into build/bench-venv and uses it
 #
-# tapegrad and PyTorch take turns in the same run; a figure is the median over the rounds. The JSON lines
-# are kept in build/bench/. Without PyTorch only tapegrad's figures are printed.
+# tapegrad and PyTorch take turns in the same run; a figure is the median over the rounds. The JSON
+# lines are kept in build/bench/. Without PyTorch only tapegrad's figures are printed.
 source "$(dirname "$0")/setup.sh"
 
 mode=normal
@@ -108,7 +108,8 @@ images_of() {
     fi
 }
 
-# Training steps of the encoders of the Long Range Arena: beside PyTorch, eager and compiled, in f32 and bf16.
+# Training steps of the encoders of the Long Range Arena: beside PyTorch, eager and compiled, in f32
+# and bf16.
 encoders="ls ls-best dp ls-linformer softmax linformer performer nystrom nystrom-conv reformer linear"
 encoders_of() {
     local name dtype compile
@@ -137,7 +138,8 @@ baselines_of() {
     done >>"$out"
 }
 
-# Training steps of the text models, as classifiers and with masked tokens: beside transformers, eager and compiled.
+# Training steps of the text models, as classifiers and with masked tokens: beside transformers,
+# eager and compiled.
 texts_of() {
     local name shape dtype compile
     for name in roberta-base roberta-base-mlm longformer-base longformer-base-mlm roberta_ls-base roberta_ls-base-mlm; do
@@ -153,7 +155,8 @@ texts_of() {
     done >>"$out"
 }
 
-# Training steps and inference of detectors: beside torchvision, in both dtypes and layouts. A compiled one has 20 minutes.
+# Training steps and inference of detectors: beside torchvision, in both dtypes and layouts. A
+# compiled one has 20 minutes.
 detectors_of() {
     local model dtype compile layout
     for model in retinanet mask-rcnn; do
@@ -170,7 +173,8 @@ detectors_of() {
     done >>"$out"
 }
 
-# Tokens and masked batches of our documents, 20 times, with a vocabulary learnt from them, beside transformers.
+# Tokens and masked batches of our documents, 20 times, with a vocabulary learnt from them, beside
+# transformers.
 data_of_texts() {
     local folder=build/bench/texts
     mkdir -p $folder

@@ -1,6 +1,6 @@
-# bench_tables.awk - converts the JSON lines of bench.sh and gpu-report.sh to Markdown tables, with the
-# median over the lines of a row. A line has only names and numbers, no nested objects. Each peer has its
-# own columns.
+# bench_tables.awk - converts the JSON lines of bench.sh and gpu-report.sh to Markdown tables, with
+# the median over the lines of a row. A line has only names and numbers, no nested objects. Each
+# peer has its own columns.
 
 # The value of a key in the current line, without quotes; empty if the key is absent.
 function get(key,    rest) {

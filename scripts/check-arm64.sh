@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# check-arm64.sh - builds library, tools and programs for ARM64 with Debian's cross compiler and runs them
-# under qemu: all reference cases but full-size models, and short runs of the programs. Runs on x86-64
-# and takes minutes.
+# check-arm64.sh - builds library, tools and programs for ARM64 with Debian's cross compiler and
+# runs them under qemu: all reference cases but full-size models, and short runs of the programs.
+# Runs on x86-64 and takes minutes.
 #
-# Debian's ARM64 libraries are unpacked into build/arm64-root. apt keeps its state there too, so that
-# nothing on this machine changes. Criterion's processes do not start under qemu, so no tests run.
+# Debian's ARM64 libraries are unpacked into build/arm64-root. apt keeps its state there too, so
+# that nothing on this machine changes. Criterion's processes do not start under qemu, so no tests
+# run.
 source "$(dirname "$0")/setup.sh"
 [ "$(uname -m)" != aarch64 ] || die "This machine is ARM64: scripts/test.sh runs everything here."
 need $BUILD_NEEDS aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static

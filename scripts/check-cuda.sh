@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check-cuda.sh - checks the CUDA build on a machine without a GPU: nvcc compiles and links everything
-# without warnings; the programs start without CUDA libraries, run on the CPU, and report a missing driver
-# in one sentence; no attention kernel spills. Checks nothing if nvcc is not installed. CUDAARCHS=90
-# compiles for that architecture only.
+# check-cuda.sh - checks the CUDA build on a machine without a GPU: nvcc compiles and links
+# everything without warnings; the programs start without CUDA libraries, run on the CPU, and report
+# a missing driver in one sentence; no attention kernel spills. Checks nothing if nvcc is not
+# installed. CUDAARCHS=90 compiles for that architecture only.
 source "$(dirname "$0")/setup.sh"
 nvcc=$(find_nvcc) || {
     say "nvcc is not installed, so the CUDA build was not checked."

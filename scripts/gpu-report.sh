@@ -20,8 +20,9 @@
 #   gpu-report.sh --preset NAME    the build preset, in the source tree (default cuda)
 #   gpu-report.sh --smoke          tiny shapes and two tests, to try this script; its figures mean nothing
 #
-# Runs from the source tree, where it builds, or from an archive made by pack.sh, where it needs neither a
-# compiler nor a network. On a machine that is lent for a quarter of an hour, ten minutes a command:
+# Runs from the source tree, where it builds, or from an archive made by pack.sh, where it needs
+# neither a compiler nor a network. On a machine that is lent for a quarter of an hour, ten minutes
+# a command:
 #
 #   tar xf tapegrad-gpu.tar.xz     or, without xz: python3 -m tarfile -e tapegrad-gpu.tar.xz
 #   tapegrad-gpu/gpu-report.sh --minutes 9 --out a --only smoke,deciding,ops,models,sanitizer
@@ -120,7 +121,8 @@ time_for() {
         return 1
     }
 }
-# Runs a command for at most $1 seconds, with messages to the log. Status 124 or 137: it was stopped.
+# Runs a command for at most $1 seconds, with messages to the log. Status 124 or 137: it was
+# stopped.
 limited() {
     local most=$1
     shift
@@ -145,8 +147,8 @@ In $out: report.md, gpu-report.json, log.txt"
 }
 [ "${parts// /}" != report ] || finish
 
-# The archive's programs use this machine's C library or, if that is too old, the archive's own. The latter
-# needs absolute paths of loader and libraries, so it is set up once in each location.
+# The archive's programs use this machine's C library or, if that is too old, the archive's own. The
+# latter needs absolute paths of loader and libraries, so it is set up once in each location.
 settle() {
     local name loader=$here/libc/ld-linux-x86-64.so.2
     if ! wants cpu && "$bin/tp-models" --help >/dev/null 2>&1; then return 0; fi
@@ -332,8 +334,8 @@ part_more() {
 
 # ---- compute-sanitizer ----
 
-# sanitize TOOL PROGRAM ... runs a program under a tool. Findings are failures; a timeout without findings is not.
-# False: the tool does not work here.
+# sanitize TOOL PROGRAM ... runs a program under a tool. Findings are failures; a timeout without
+# findings is not. False: the tool does not work here.
 sanitize() {
     local tool=$1 began=$SECONDS status=0 size
     time_for "$tool/$2" || return 0

@@ -1,6 +1,6 @@
-# gpu_targets.awk - the performance targets of the CUDA backend, one line each: measured, wanted, met. It is
-# passed to awk before bench_tables.awk, whose functions and figures it uses. The GPU's rates are the best
-# of the run, ours or a peer's.
+# gpu_targets.awk - the performance targets of the CUDA backend, one line each: measured, wanted,
+# met. It is passed to awk before bench_tables.awk, whose functions and figures it uses. The GPU's
+# rates are the best of the run, ours or a peer's.
 
 # The best rate of an op: ours in `key`, or a peer's `amount` (millions) over its best time.
 function ceiling(op, key, amount,    best, p, name, ms) {

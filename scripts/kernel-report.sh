@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# kernel-report.sh - reports ptxas's figures for every CUDA kernel on compute capabilities 8.0 and 9.0:
-# threads per block, registers per thread, bytes of shared memory and of spills, and resident blocks per
-# multiprocessor (without shared memory sized at launch). For kernels that use tensor cores it also reports
-# the instructions and products of an inner-loop step on 9.0 (scripts/kernel_loop.awk), and for those that load 16
-# bytes at once but store less, their stores (scripts/kernel_stores.awk). Fails if an attention kernel spills, if a
-# kernel that loads 16 bytes at once splits 16 bytes among several stores on 9.0, or if a step exceeds the budget in
-# its source by more than 3%:
+# kernel-report.sh - reports ptxas's figures for every CUDA kernel on compute capabilities 8.0 and
+# 9.0: threads per block, registers per thread, bytes of shared memory and of spills, and resident
+# blocks per multiprocessor (without shared memory sized at launch). For kernels that use tensor
+# cores it also reports the instructions and products of an inner-loop step on 9.0
+# (scripts/kernel_loop.awk), and for those that load 16 bytes at once but store less, their stores
+# (scripts/kernel_stores.awk). Fails if an attention kernel spills, if a kernel that loads 16 bytes
+# at once splits 16 bytes among several stores on 9.0, or if a step exceeds the budget in its source
+# by more than 3%:
 #
 #   budget: NAME<...> sm_90 620 instructions
 #
@@ -41,7 +42,8 @@ steps() {
         done
 }
 
-# Writes build/kernels/sm_80/softmax.log: the launch bounds in the PTX, the steps, then ptxas's output.
+# Writes build/kernels/sm_80/softmax.log: the launch bounds in the PTX, the steps, then ptxas's
+# output.
 compile() {
     local arch=$1 file=$2
     local name dir=build/kernels/$arch

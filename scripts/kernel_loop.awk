@@ -2,18 +2,19 @@
 #
 #   od -An -v -tx4 -w16 ... | awk -f scripts/kernel_loop.awk -v name=NAME
 #
-# Reads sm_90 instructions, four words of eight digits per line. In each loop it takes the path with the most
-# tensor-core products and asynchronous copies, then the fewest instructions: a step that is followed by
-# another and in which nothing is masked, dropped or rescaled. Nested loops count once. Among all loops it
-# takes the one with the most products, then the most instructions. Prints "loop", the name, instructions and
-# products; nothing for kernels without products.
+# Reads sm_90 instructions, four words of eight digits per line. In each loop it takes the path with
+# the most tensor-core products and asynchronous copies, then the fewest instructions: a step that
+# is followed by another and in which nothing is masked, dropped or rescaled. Nested loops count
+# once. Among all loops it takes the one with the most products, then the most instructions. Prints
+# "loop", the name, instructions and products; nothing for kernels without products.
 
 function hex(s,    i, v) {
     for (i = 1; i <= length(s); i++) v = 16 * v + index("0123456789abcdef", substr(s, i, 1)) - 1
     return v
 }
 
-# The target of a branch, relative to the next instruction: 8 bits in words and 32 in units of 64 words.
+# The target of a branch, relative to the next instruction: 8 bits in words and 32 in units of 64
+# words.
 function target(i, low, high,    at) {
     at = hex(high)
     if (at >= 2147483648) at -= 4294967296

@@ -1,12 +1,13 @@
-# kernel_report.awk - reads the logs of scripts/kernel-report.sh: for each file that of sm_80, if it exists,
-# then that of sm_90. Prints for each kernel, separated by tabs: file, mangled name, threads; for both
-# architectures registers, shared bytes, spilled bytes and blocks per multiprocessor; then, for sm_90,
-# instructions and products of a step, and the four numbers of scripts/kernel_stores.awk.
+# kernel_report.awk - reads the logs of scripts/kernel-report.sh: for each file that of sm_80, if it
+# exists, then that of sm_90. Prints for each kernel, separated by tabs: file, mangled name,
+# threads; for both architectures registers, shared bytes, spilled bytes and blocks per
+# multiprocessor; then, for sm_90, instructions and products of a step, and the four numbers of
+# scripts/kernel_stores.awk.
 
 function least(a, b) { return a < b ? a : b }
 
-# Registers are allocated to a warp in units of 256 and warps in units of four; a block reserves 1 KiB of
-# shared memory.
+# Registers are allocated to a warp in units of 256 and warps in units of four; a block reserves 1
+# KiB of shared memory.
 function resident(arch, threads, registers, shared,    warps, by_registers, memory)
 {
     warps = threads / 32

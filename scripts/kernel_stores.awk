@@ -2,16 +2,18 @@
 #
 #   od -An -v -tx4 -w16 ... | awk -f scripts/kernel_stores.awk -v name=NAME
 #
-# Reads sm_90 instructions, four words of eight digits per line. Prints "stores", the name, the number of loads of 16
-# bytes, of all stores, of stores of 16 bytes, and of split packs: 16 contiguous bytes that stores of at most 4 bytes
-# write, from one register and under one predicate, without a branch between them. One store would do.
+# Reads sm_90 instructions, four words of eight digits per line. Prints "stores", the name, the
+# number of loads of 16 bytes, of all stores, of stores of 16 bytes, and of split packs: 16
+# contiguous bytes that stores of at most 4 bytes write, from one register and under one predicate,
+# without a branch between them. One store would do.
 
 function hex(s,    i, v) {
     for (i = 1; i <= length(s); i++) v = 16 * v + index("0123456789abcdef", substr(s, i, 1)) - 1
     return v
 }
 
-# Does a split pack of stores of `width` bytes contain the one to `at`? If so, they count for no other.
+# Does a split pack of stores of `width` bytes contain the one to `at`? If so, they count for no
+# other.
 function completes(from, width, at,    first, k) {
     for (first = at + width - 16; first <= at; first += width) {
         for (k = 0; k < 16 && ((from, width, first + k) in seen); k += width) {}

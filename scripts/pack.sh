@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# pack.sh - makes an archive that checks and measures tapegrad on another machine's NVIDIA GPU. It contains
-# programs, tests (those with the CTest label `device` that need only a GPU), their data, benchmarks and all
-# libraries they need except CUDA's, so that it runs on any x86-64 Linux with an NVIDIA driver and cuBLAS
-# (from a toolkit or PyTorch's wheels). It includes the C library for machines with an older one.
+# pack.sh - makes an archive that checks and measures tapegrad on another machine's NVIDIA GPU. It
+# contains programs, tests (those with the CTest label `device` that need only a GPU), their data,
+# benchmarks and all libraries they need except CUDA's, so that it runs on any x86-64 Linux with an
+# NVIDIA driver and cuBLAS (from a toolkit or PyTorch's wheels). It includes the C library for
+# machines with an older one.
 #
 #   scripts/pack.sh [--check] [FILE]    default: build/tapegrad-gpu.tar.xz
 #   --check    also unpacks it elsewhere and runs its tests on the CPU, with only its own libraries
 #
-# A shared library has the kernels for all architectures of the build (cmake/cuda.cmake), once for all
-# programs.
+# A shared library has the kernels for all architectures of the build (cmake/cuda.cmake), once for
+# all programs.
 #
-# On the other machine: tar xf tapegrad-gpu.tar.xz, or, without xz, python3 -m tarfile -e tapegrad-gpu.tar.xz;
-# then tapegrad-gpu/gpu-report.sh, whose --help has a plan for a quarter of an hour.
+# On the other machine: tar xf tapegrad-gpu.tar.xz, or, without xz, python3 -m tarfile -e
+# tapegrad-gpu.tar.xz; then tapegrad-gpu/gpu-report.sh, whose --help has a plan for a quarter of an
+# hour.
 source "$(dirname "$0")/setup.sh"
 case ${1:-} in
 -h | --help)
@@ -42,15 +44,16 @@ trap 'rm -rf "$work"' EXIT
 to=$work/tapegrad-gpu
 mkdir -p "$to"/{bin,lib,libc,peers}
 
-# patchelf is included because gpu-report.sh may have to make the programs use the archive's C library.
+# patchelf is included because gpu-report.sh may have to make the programs use the archive's C
+# library.
 cp "$(command -v patchelf)" "$to/bin/"
 for name in "${programs[@]}" "${tests[@]}"; do
     strip -o "$to/bin/$name" "$ROOT/build/cuda/bin/$name"
 done
 printf '%s\n' "${tests[@]}" >"$to/tests.txt"
 
-# All libraries of the programs, and the loader. The driver and cuBLAS also need libdl, libpthread and
-# librt, which are empty today, so an archive with its own C library must have them.
+# All libraries of the programs, and the loader. The driver and cuBLAS also need libdl, libpthread
+# and librt, which are empty today, so an archive with its own C library must have them.
 loader=$(patchelf --print-interpreter "$to/bin/patchelf")
 for name in "$to"/bin/*; do
     ldd "$name" | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }'
@@ -60,7 +63,8 @@ ls "$libc"/lib{dl.so.2,pthread.so.0,rt.so.1} >>"$work/libraries"
 while read -r path; do
     case ${path##*/} in
     libicudata.so.*)
-        # A stub in place of 31 MB of tables, which only libarchive's xar reader needs, through libxml2.
+        # A stub in place of 31 MB of tables, which only libarchive's xar reader needs, through
+        # libxml2.
         printf 'const char icudt%s_dat[64] = {0};\n' "${path##*.so.}" |
             cc -shared -fPIC -x c - -Wl,-soname,"${path##*/}" -o "$to/lib/${path##*/}"
         ;;

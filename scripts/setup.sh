@@ -61,8 +61,8 @@ CLANG=$(sed -n 's/.*"CMAKE_C_COMPILER": "clang-\([0-9]*\)".*/\1/p' "$ROOT/CMakeP
 LLVM=/usr/lib/llvm-$CLANG/lib
 CLANG_NEEDS="clang-$CLANG:clang-$CLANG file-$LLVM/clang/$CLANG/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-$CLANG-dev"
 
-# Configures build/PRESET; further arguments go to CMake. New build folders use Ninja, existing ones keep
-# their generator.
+# Configures build/PRESET; further arguments go to CMake. New build folders use Ninja, existing ones
+# keep their generator.
 configure() {
     local preset=$1 log=/tmp/tapegrad-cmake.$$ generator="-G Ninja"
     shift

@@ -6,10 +6,10 @@
 #   scripts/soak.sh --kills N       kills of each program by test_kill; 0: none
 #   scripts/soak.sh --run-dir DIR   the folder of its runs (default build/soak)
 #
-# Prints a table: memory after the warm-up and at the end (resident, and the device's peak), median time
-# of a step in the first and the last tenth, the loss, and short runs on 1, 2 and 8 threads whose bits are
-# compared. Memory growth of more than 1 %, a NaN or infinite loss and different bits are failures. Speed
-# is only reported, because it depends on the load of the machine.
+# Prints a table: memory after the warm-up and at the end (resident, and the device's peak), median
+# time of a step in the first and the last tenth, the loss, and short runs on 1, 2 and 8 threads
+# whose bits are compared. Memory growth of more than 1 %, a NaN or infinite loss and different bits
+# are failures. Speed is only reported, because it depends on the load of the machine.
 source "$(dirname "$0")/setup.sh"
 
 steps=10000
@@ -46,8 +46,8 @@ mkdir -p "$run"
 rm -rf "$run"/{long,threads1,threads2,threads8}
 git ls-files -z -- '*.c' '*.h' '*.md' | xargs -0 cat >"$run/text"
 
-# The tiny model with short steps: a batch of 2 x 64 tokens. Validations and checkpoints begin before the
-# memory is first measured.
+# The tiny model with short steps: a batch of 2 x 64 tokens. Validations and checkpoints begin
+# before the memory is first measured.
 train=($bin/enwik8 train --preset tiny --data "$run/text" --batch 2 --tokens 64 --mem-len 64
     --log-every 1 --eval-tokens 2048 --eval-every $((steps / 20))
     --checkpoint-every $((steps / 20)))

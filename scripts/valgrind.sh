@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# valgrind.sh - runs a few training steps, a resumed run, an evaluation and a prediction of each kind of
-# program under memcheck: no use of uninitialised memory, no access out of bounds, no leak. Takes a minute.
+# valgrind.sh - runs a few training steps, a resumed run, an evaluation and a prediction of each
+# kind of program under memcheck: no use of uninitialised memory, no access out of bounds, no leak.
+# Takes a minute.
 #
 # There are no suppressions. Memcheck hides AVX-512 from programs, so the AVX2 kernels run.
 source "$(dirname "$0")/setup.sh"
