@@ -21,7 +21,7 @@ static inline bool is_text(const setup *s)
     return s->model.model->input != TP_IMAGES;
 }
 
-/* Do targets of every token stand against the logits of a language model? */
+/* Does every token have a target, as in a language model? */
 static inline bool is_lm(const setup *s)
 {
     return s->model.model->input == TP_TOKENS;

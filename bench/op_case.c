@@ -140,7 +140,7 @@ static bool wants_grad(const op_input *in)
     return !in->none && in->below == 0 && !in->fixed;
 }
 
-/* A parameter, as what stays in f32 beside bf16 is in a model. */
+/* A parameter, like a model's f32 tensors beside bf16. */
 static bool is_param(const op_input *in)
 {
     return wants_grad(in) && in->wide;

@@ -7,7 +7,7 @@
 
 enum { OP_MAX_IN = 9 };
 
-/* What stands in the place of a tensor among the parameters of a function. */
+/* What a function's parameter takes in place of a tensor. */
 typedef struct op_input {
     tp_shape shape;
     int64_t below;          /* > 0: integers in [0, below); else floats */

@@ -92,7 +92,7 @@ static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k
                                                                .halo = { 0, 4 } });
 }
 
-/* ---- what rows share ---- */
+/* ---- shared by rows ---- */
 
 #define LINEAR(M, K, N) .mflop = 2e-6 * (M) * (double)(K) * (N), IN(X(M, K), X(N, K), X(N))
 #define EINSUM(SPEC, SIZES) "einsum", SPEC " " SIZES, "spec=" SPEC

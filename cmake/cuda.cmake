@@ -3,10 +3,12 @@
 set(TAPEGRAD_CUDA AUTO CACHE STRING "CUDA backend: AUTO (if nvcc is found), ON or OFF")
 set_property(CACHE TAPEGRAD_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(TAPEGRAD_CUDA_EMULATION "Run CUDA kernels on the host, for tests" OFF)
-option(TAPEGRAD_CUDA_RACES "Detect races of kernels in the emulation (without TAPEGRAD_SANITIZE)" OFF)
+option(TAPEGRAD_CUDA_RACES
+       "Detect races of kernels in the emulation (without TAPEGRAD_SANITIZE)" OFF)
 
 file(GLOB CUDA_C_SOURCES CONFIGURE_DEPENDS cuda/*.c cuda/device/*.c)
-file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS cuda/*.cu cuda/attention/*.cu cuda/conv/*.cu cuda/recurrent/*.cu)
+file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS
+     cuda/*.cu cuda/attention/*.cu cuda/conv/*.cu cuda/recurrent/*.cu)
 set(TP_CUDA_STATE "no CUDA (TAPEGRAD_CUDA=OFF)")
 
 if(TAPEGRAD_CUDA_EMULATION)

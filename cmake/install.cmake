@@ -1,7 +1,9 @@
 # install(), the CMake package and tapegrad.pc
 include(CMakePackageConfigHelpers)
-install(TARGETS tapegrad tapegrad_train tapegrad_models tapegrad_data tapegrad_detection EXPORT tapegrad-targets)
-install(DIRECTORY include/tapegrad ${PROJECT_BINARY_DIR}/include/tapegrad DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS tapegrad tapegrad_train tapegrad_models tapegrad_data tapegrad_detection
+        EXPORT tapegrad-targets)
+install(DIRECTORY include/tapegrad ${PROJECT_BINARY_DIR}/include/tapegrad
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tapegrad-targets NAMESPACE tapegrad::
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tapegrad)
 configure_package_config_file(cmake/tapegrad-config.cmake.in

@@ -10,7 +10,8 @@ print_to(${OUT}/man1/${NAME}.1 --man)
 print_to(${OUT}/bash/${NAME} --completion bash)
 print_to(${OUT}/zsh/_${NAME} --completion zsh)
 # A program of several commands has a page for each.
-execute_process(COMMAND ${PROGRAM} --commands OUTPUT_VARIABLE commands RESULT_VARIABLE status ERROR_QUIET)
+execute_process(COMMAND ${PROGRAM} --commands
+                OUTPUT_VARIABLE commands RESULT_VARIABLE status ERROR_QUIET)
 if(status EQUAL 0)
   string(STRIP "${commands}" commands)
   string(REPLACE "\n" ";" commands "${commands}")

@@ -3,7 +3,8 @@ function(tp_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
     -Wstrict-prototypes -Wmissing-prototypes -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
   # Sizes are enumeration constants here and are converted to floating point; only clang warns.
-  target_compile_options(${target} PRIVATE $<$<C_COMPILER_ID:Clang,AppleClang>:-Wno-enum-float-conversion>)
+  target_compile_options(${target} PRIVATE
+    $<$<C_COMPILER_ID:Clang,AppleClang>:-Wno-enum-float-conversion>)
   if(TAPEGRAD_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

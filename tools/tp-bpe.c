@@ -268,7 +268,7 @@ static const tp_command encode_manual = {
 static void print_id(const run *u, int32_t id, bool first)
 {
     if (!first) putchar(' ');
-    if (u->r->tokens) /* characters that stand for bytes, which command no terminal */
+    if (u->r->tokens) /* byte characters, which no terminal executes */
         fputs(tp_bpe_token(u->X, id), stdout);
     else
         printf("%d", (int)id);

@@ -164,7 +164,7 @@ static void see(void *env, tp_tape *T, const tp_seen *s)
     note_op(b->t, node, s, macs);
 }
 
-/* Merges a module whose only part is an op with that op; a module with other parts has no op. */
+/* Merges a module that consists of one op with that op; other modules have no op. */
 static void settle(model_tree *t)
 {
     for (int i = t->n - 1; i > 0; i--) {

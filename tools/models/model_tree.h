@@ -8,11 +8,11 @@
 /* What a tree is built of. */
 typedef struct tree_source {
     const char *name;
-    void *env;                                /* what the functions are called with          */
-    int runs;                                 /* of which the last is seen: 2 with a cache   */
+    void *env;                                /* passed to the functions                     */
+    int runs;                                 /* the last one is seen: 2 with a cache        */
     void (*declare)(void *env, tp_params *P); /* declares the model                          */
     tp_shape (*run)(void *env, tp_tape *T);   /* computes one sample; returns its shape      */
-    void (*close)(void *env, tp_tape *T);     /* frees what declare and run made; or NULL    */
+    void (*close)(void *env, tp_tape *T);     /* frees the results of both, or NULL          */
 } tree_source;
 
 /* A module, or an op of a module that also has other parts. Missing nodes have the index -1. */

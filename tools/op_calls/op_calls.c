@@ -63,7 +63,7 @@ static bool is_same(const char *word, const char *choice)
     return *word == *choice;
 }
 
-/* The length of what all choices begin with, up to an underscore. */
+/* Length of the choices' common prefix, up to an underscore. */
 static size_t common(const char *const *choices)
 {
     size_t n = strlen(choices[0]);
@@ -135,7 +135,7 @@ static void fill_struct(calling *c, const op_field *members, char *at)
     for (const op_field *m = members; m->name; m++) fill(c, m, at + m->at);
 }
 
-/* Numbers of a member that is an array stand in a list; the rest of it stays 0. */
+/* Fills an array member from a list of numbers; unlisted entries stay 0. */
 static void fill_numbers(const calling *c, const op_field *f, void *at)
 {
     double list[OP_CALL_NUMBERS] = { 0.0 };

@@ -66,7 +66,7 @@ typedef struct par_kind {
     /* The base is the preset that the metadata name, by default this one; "": they must name one.
      * NULL: it is none. */
     const char *preset;
-    /* Read and check what members cannot say, before and after the module is declared. */
+    /* Read and check what members cannot express, before and after declaration. */
     void (*check)(parity *p, void *cfg);
     void (*finish)(parity *p, void *self);
     par_in in;
@@ -258,7 +258,7 @@ double *par_values(parity *p, const char *name, tp_shape *shape);
 int64_t *par_integers(parity *p, const char *name, tp_shape *shape);
 float *par_floats(parity *p, const char *name, tp_shape *shape); /* shape is needed */
 
-/* Integers, of which there must be n; NULL: failed. */
+/* Reads exactly n integers; NULL: failed. */
 int64_t *par_integers_of(parity *p, const char *name, int64_t n);
 /* The same from 0 to most. */
 int *par_categories(parity *p, const char *name, int64_t n, int64_t most);

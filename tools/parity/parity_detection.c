@@ -6,7 +6,7 @@
 
 #include "parity_detection.h"
 
-/* ---- what the kinds share ---- */
+/* ---- shared by the kinds ---- */
 
 tp_corners *par_corners(parity *p, const char *name, int64_t *n)
 {

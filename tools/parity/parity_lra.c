@@ -394,7 +394,7 @@ static tp_tensor forward(parity *p, const trace *t, int64_t batch)
     return tp_lra_classify(p->T, t->m, tp_lra_pool(p->T, t->m, x), TP_NONE);
 }
 
-/* The share of rows whose largest logit is the label's. */
+/* Share of rows whose largest logit is the label's. */
 static double accuracy(parity *p, const trace *t, tp_tensor logits, const int64_t *label)
 {
     const double *z = par_read(p, logits);

@@ -147,7 +147,7 @@ static void run_head(parity *p, void *self)
     }
 }
 
-/* ---- what the configurations of whole models and of mmdetection's losses share ---- */
+/* ---- shared by configurations of whole models and mmdetection's losses ---- */
 
 static void read_losses(parity *p, tp_retinanet_cfg *c)
 {
@@ -162,7 +162,7 @@ static void read_losses(parity *p, tp_retinanet_cfg *c)
 
 /* ---- mmdetection's losses and detections, from outputs of heads ---- */
 
-/* self: a tp_retinanet, of which only the configuration is used. */
+/* self: a tp_retinanet; only its configuration is used. */
 static void declare_mm(parity *p, void *self)
 {
     tp_retinanet *m = self;

@@ -1,10 +1,8 @@
-/* parity_row.c - kinds whose row describes all of the module: a model of the library or a part of
- * it.
+/* parity_row.c - kinds fully described by their row: a model of the library or a part of it.
  *
  *     metadata -> members of the configuration -> module -> input in our layout -> output
  *
- * The epsilons of norms and the like are not settings: the library's own must be those of the
- * reference. */
+ * The epsilons of norms and the like are not settings: the library's must equal the reference's. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +106,7 @@ static void read_member(parity *p, const tp_model_member *m, const char *key, vo
     case TP_MEMBER_INTS:
     case TP_MEMBER_INT64S: read_list(p, m, key, cfg); break;
     case TP_MEMBER_SIDES: par_image_size(p, x_of(p->kind), at); break;
-    case TP_MEMBER_REALS: /* detectors alone have them, which are no rows */
+    case TP_MEMBER_REALS: /* only in detectors, which have no rows */
     case TP_MEMBER_TEXT:
     case TP_MEMBER_HIDDEN:
     case TP_MEMBER_END: break;
@@ -133,7 +131,7 @@ static void read_members(parity *p, void *cfg)
         }
 }
 
-/* Compares the keys of which the library has one value, a number or a word. */
+/* Compares keys with one value in the library, a number or a word. */
 static void check_fixed(parity *p)
 {
     for (const char *at = p->kind->fixed; at && *at; at += strcspn(at, " "), at += *at == ' ') {
@@ -209,7 +207,7 @@ void par_declare_row(parity *p, void *self)
     if (k->finish && par_ok(p)) k->finish(p, self);
 }
 
-/* The input; *with: what the module takes besides. */
+/* Reads the input; *with: the module's other inputs. */
 static tp_tensor take_input(parity *p, tp_tensor *grid, void **with)
 {
     const par_kind *k = p->kind;

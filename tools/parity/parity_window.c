@@ -193,7 +193,7 @@ static tp_coat_kernels read_kernels(parity *p)
     return k;
 }
 
-/* Declares encodings with these names, for one part alone. NULL: failed. */
+/* Declares encodings with these names for a single part. NULL: failed. */
 static const tp_coat_shared *share(parity *p, const char *cpe, const char *crpe, int64_t dim)
 {
     const tp_coat_shared_cfg c = {
