@@ -1,17 +1,17 @@
 /* alloc.c - the caching allocator, one per device, over any backend's alloc and free.
  *
- * The backend supplies slabs of a multiple of 2 MiB, from which requests get blocks. Sizes are
+ * The backend supplies slabs of a multiple of 2 MiB, which are divided into blocks. Sizes are
  * rounded up to a multiple of 512 B below 1 MiB, of 256 KiB above. A request takes the smallest
  * free block that wastes at most 1/8. Failing that, it splits a larger block of a slab below 64
  * MiB. Failing that, it gets a new slab; small requests share slabs of 2 MiB, which serve requests
- * from 1 MiB on only while nothing else is in them. Freed neighbours merge. All work of a device is
- * on one stream, so reuse needs no events. If the backend is out of memory, cached slabs are
- * returned to it and the request is repeated.
+ * from 1 MiB on only while otherwise empty. Freed neighbours merge. All work of a device is on one
+ * stream, so reuse needs no events. If the backend is out of memory, cached slabs are returned to
+ * it and the request is repeated.
  *
- * Where sizes change from step to step, as with documents of all lengths, blocks of one step do not fit
- * the next one's requests. So a new slab that would raise live and cached memory above 13/12 of the
- * peak replaces all idle slabs; if their total size is larger, it has that, and may be split whatever
- * its size. */
+ * Where sizes change from step to step, as with documents of varying length, blocks of one step do
+ * not fit the next one's requests. So a new slab that would raise live and cached memory above
+ * 13/12 of the peak replaces all idle slabs; if their total is larger, it has that size and may be
+ * split at any size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ struct tp_slab {
     size_t size, held; /* pages beyond `held` were never touched: the system has not mapped them */
     tp_block *first;
     int owner;  /* 0: shared */
-    bool joint; /* replaces several slabs, and is larger than the request it was made for */
+    bool joint; /* replaces several slabs and is larger than its request */
 };
 
 void tp__heap_init(tp_heap *h, const tp_device_opts *o)
@@ -76,7 +76,7 @@ static void idle_remove(tp_heap *h, tp_block *b)
     h->cached -= b->size;
 }
 
-/* Any block may become idle, so the idle list grows with each new block: freeing never fails. */
+/* Grows the idle list with each new block, since any may become idle: freeing never fails. */
 static tp_block *block_new(tp_heap *h, tp_slab *s, size_t at, size_t size)
 {
     if (!tp_reserve(&h->idle, &h->idle_cap, h->nblocks, 1, sizeof(tp_block *))) return NULL;
@@ -152,7 +152,7 @@ static tp_block *slab_new(tp_device *D, size_t size, bool joint)
     return b;
 }
 
-/* Cuts b (not idle) to size; the rest becomes idle. Out of host memory: b stays whole. */
+/* Cuts b (not idle) to size; the rest becomes idle. Out of host memory: b is kept. */
 static void block_split(tp_heap *h, tp_block *b, size_t size)
 {
     tp_block *rest = block_new(h, b->slab, b->at + size, b->size - size);
@@ -218,7 +218,7 @@ static void give(tp_device *D, tp_block *b)
     if (h->limit && h->cached > h->limit) trim_locked(D, h->limit);
 }
 
-/* The address of empty buffers. Kernels read NULL as "not wanted", and memcpy must not get NULL. */
+/* The address of empty buffers. Kernels read NULL as "absent", and memcpy must not get NULL. */
 static _Alignas(64) char nothing[1];
 
 static void hold(tp_heap *h, const tp_block *b, size_t bytes)

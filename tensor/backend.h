@@ -1,4 +1,4 @@
-/* backend.h - the interface of a backend, the device, its heap, and reference-counted buffers. */
+/* backend.h - the backend interface, the device, its heap, and reference-counted buffers. */
 #ifndef TP_BACKEND_H
 #define TP_BACKEND_H
 
@@ -9,13 +9,14 @@
 #include "tensor/error.h"
 #include "tensor/lock.h"
 
-/* The instruction set of the only kernels in this build (CMake's TAPEGRAD_ISA); TP_ISA_AUTO: all are in it. */
+/* The instruction set of the only kernels in this build (CMake's TAPEGRAD_ISA); TP_ISA_AUTO: all
+ * sets have theirs. */
 #ifndef TP_ISA_ALONE
 #define TP_ISA_ALONE TP_ISA_AUTO
 #endif
 #define TP_HAS_ISA(isa) (TP_ISA_ALONE == TP_ISA_AUTO || TP_ISA_ALONE == (isa))
 
-/* One backend: allocates memory and moves bytes. Offsets and sizes are in bytes. */
+/* A backend allocates memory and moves bytes. Offsets and sizes are in bytes. */
 typedef struct tp_backend {
     int kind;                                   /* TP_CPU, TP_CUDA */
     void *(*alloc)(tp_device *D, size_t bytes); /* NULL: out of memory */
@@ -26,7 +27,7 @@ typedef struct tp_backend {
     void (*zero)(tp_device *D, void *dst, size_t bytes);
     void (*fill)(tp_device *D, void *dst, size_t bytes, const void *value); /* 16 bytes, repeated */
     void (*sync)(tp_device *D);
-    /* The rest may be NULL. ran is called after each op, whose name errors found later report. */
+    /* The rest may be NULL. ran is called after each op; later errors name that op. */
     tp_code (*ran)(tp_device *D, const char *op, bool backward);
     /* Profiling of a queue: mark(D, -1) marks the beginning of an op, mark(D, line) the end of the
      * op of that profile line; read_marks waits and adds up the times. NULL: the CPU's clock is
@@ -83,11 +84,11 @@ struct tp_device {
     tp_heap heap;
     uint64_t launches, syncs, unfused;
     tp_profile profile;
-    const uint64_t *capturing; /* not NULL while a step is recorded: device memory that holds how
-                                  far the random stream has advanced since then */
-    void *gpu;                 /* of the CUDA backend */
-    struct tp_left *left;      /* what outlives the objects of the device (tensor/left.h)     */
-    uint64_t next_gen;         /* of a parameter's handle */
+    const uint64_t *capturing; /* not NULL while a step is recorded: device memory with how far the
+                                  random stream has advanced since */
+    void *gpu;                 /* CUDA backend state */
+    struct tp_left *left;      /* outlives the device's objects (tensor/left.h) */
+    uint64_t next_gen;         /* for parameter handles */
     tp_error_fn on_error;      /* NULL: none */
     void *on_error_env;
     tp_err err;
@@ -108,8 +109,8 @@ tp_buf *tp__buf_new(tp_device *D, size_t bytes);
 tp_buf *tp__buf_ref(tp_buf *b);
 void tp__buf_unref(tp_buf *b); /* b may be NULL */
 
-/* Host memory that stale handles may still read: the next take of that size reuses a piece given back,
- * and the system gets it only when D closes. take returns a piece zeroed except for its first 8 bytes,
+/* Host memory that stale handles may still read. A returned piece is reused by the next take of
+ * that size and freed only when D closes. take returns a piece zeroed except for its first 8 bytes,
  * a number unique in D; NULL if out of memory. */
 void *tp__left_take(tp_device *D, size_t bytes);
 void tp__left_give(tp_device *D, void *p);
@@ -118,8 +119,8 @@ void tp__left_free(tp_device *D);
 void tp__heap_init(tp_heap *h, const tp_device_opts *o);
 void tp__heap_free(tp_device *D); /* all slabs; blocks in use become invalid */
 void tp__heap_trim(tp_device *D);
-/* From now on memory comes from slabs of a new owner, whose number is returned. Until
- * tp__heap_release its freed blocks are neither reused by others nor returned to the system. */
+/* Makes memory come from slabs of a new owner and returns its number. Until tp__heap_release its
+ * freed blocks are neither reused by others nor returned to the system. */
 int tp__heap_own(tp_device *D);
 void tp__heap_own_nothing(tp_device *D);
 void tp__heap_release(tp_device *D, int owner);
@@ -131,30 +132,30 @@ void tp__heap_text(tp_device *D, size_t request, char *text, size_t size);
 typedef void (*tp_body)(const void *ctx, int64_t begin, int64_t end, int thread);
 void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, const void *ctx);
 
-/* The cores that this process may use, and no more than its CPU quota. tp__cpu_quota: the quota of its
- * cgroup in CPUs, rounded up; 0: none is known. root: the folder in place of "/", for tests. */
+/* tp__max_threads: the number of cores this process may use, at most its CPU quota. tp__cpu_quota:
+ * its cgroup's quota in CPUs, rounded up; 0: unknown. root replaces "/" in tests. */
 int tp__max_threads(void);
 int tp__cpu_quota(const char *root);
 
 /* Runs a kernel in the floating-point mode of its device. */
 tp_code tp__call(tp_kernel k, const tp_call *c);
 
-/* Sets the calling thread's floating-point mode to that of D's kernels (include/tapegrad/device.h), and back
- * to the mode that this returned. tp__parallel and tp__call do it. */
+/* Sets the calling thread's floating-point mode to that of D's kernels (include/tapegrad/device.h)
+ * and restores the returned one. Used by tp__parallel and tp__call. */
 uint64_t tp__float_begin(const tp_device *D);
 void tp__float_end(uint64_t before);
 
-/* The threads of D, for D->threads: they start at the first loop that needs them and end in tp__pool_free, which
- * accepts NULL. NULL: out of memory. One loop of a pool runs at a time: others that begin meanwhile, nested
- * ones or those of another thread, run on the thread that calls, and so do all in a child after fork().
- * The child may open devices of its own. */
+/* D's threads. They start at the first loop that needs them and end in tp__pool_free, which accepts
+ * NULL. tp__pool_new returns NULL if out of memory. A pool runs one loop at a time: other loops
+ * begun meanwhile, nested or from another thread, run on the calling thread, as do all loops in a
+ * child after fork(). The child may open its own devices. */
 struct tp_pool *tp__pool_new(const tp_device *D);
 void tp__pool_free(struct tp_pool *p);
 
-int64_t tp__nanoseconds(void); /* of the clock of tp_seconds */
+int64_t tp__nanoseconds(void); /* the clock of tp_seconds */
 
-/* Called around every kernel: count it, and time it if D is profiled. tp__op_ends may find that the
- * device has failed, and returns that code. op must live as long as D. */
+/* Called around every kernel to count it, and time it if D is profiled. tp__op_ends returns the
+ * error code if it finds that the device failed. op must live as long as D. */
 void tp__op_begins(tp_device *D);
 tp_code tp__op_ends(tp_device *D, const char *op, bool backward);
 void tp__profile_add(tp_device *D, int line, double seconds);
@@ -163,21 +164,21 @@ void tp__profile_free(tp_device *D);
 /* Sets every element of a whole buffer to x, converted to its dtype. */
 void tp__fill(tp_device *D, const tp_view *v, double x);
 
-/* Copies device memory to the host and waits. False: D has failed, and host is undefined. */
+/* Copies device memory to the host and waits. False: D has failed; host is undefined. */
 bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes);
 
 extern const tp_backend tp__cpu_backend, tp__dry_backend[TP_NBACKENDS];
 /* cuda/: opens GPU `index` for D, or fails D. */
 void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o);
 
-/* Loads OpenBLAS and makes it map its memory for products on `threads` of our threads, which costs address
- * space only. Fails D if it cannot. */
+/* Loads OpenBLAS and makes it map its memory for products on `threads` of our threads, which costs
+ * address space only. Fails D on error. */
 void tp__blas_prepare(tp_device *D, int threads);
-/* Waits until no thread is inside OpenBLAS and keeps threads out, until tp__blas_release. */
+/* Waits until no thread is inside OpenBLAS and keeps threads out until tp__blas_release. */
 void tp__blas_hold(void);
 void tp__blas_release(bool in_child);
 
-/* Adds to a count that several threads may change, and reads it. */
+/* Add to and read a count that several threads may change. */
 #define tp__count(n, by) __atomic_fetch_add(&(n), by, __ATOMIC_RELAXED)
 #define tp__counted(n)   __atomic_load_n(&(n), __ATOMIC_RELAXED)
 

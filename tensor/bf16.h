@@ -1,11 +1,11 @@
-/* bf16.h - bfloat16 is the upper half of a float; rounding is to nearest even, NaN stays NaN. */
+/* bf16.h - bfloat16, the upper half of a float; rounds to nearest even and keeps NaN. */
 #ifndef TP_BF16_H
 #define TP_BF16_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* of tapegrad/device.h, which the emulated cuBLAS lacks */
+/* from tapegrad/device.h, absent in the emulated cuBLAS */
 typedef struct tp_device tp_device;
 
 static inline float tp__from_bf16(uint16_t h)
@@ -24,11 +24,11 @@ static inline uint16_t tp__to_bf16(float f)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
-/* m rows of n bf16 numbers, ld apart, to f32 and back, on the calling thread (cpu/bf16.c). */
+/* Converts m rows of n bf16 numbers, ld apart, to f32, on the calling thread (cpu/bf16.c). */
 void tp__widen_rows(const tp_device *D, const uint16_t *from, int64_t ld, float *to, int64_t ldt,
                     int64_t m, int64_t n);
 
-/* Rounds to nearest even. */
+/* The inverse, rounding. */
 void tp__round_rows(const tp_device *D, const float *from, int64_t ld, uint16_t *to, int64_t ldt,
                     int64_t m, int64_t n);
 

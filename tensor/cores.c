@@ -1,8 +1,8 @@
-/* cores.c - how many threads a process may run at once: its cores and its CPU quota.
+/* cores.c - the number of threads a process may run, from its cores and its CPU quota.
  *
- * The quota of a container is set on its cgroup or one above: cpu.max of version 2, cpu.cfs_quota_us and
- * cpu.cfs_period_us of version 1, in folders whose names /proc/self/cgroup gives. A container sees its own
- * cgroup at the root of the mounted tree, so every level up to the root counts, and those that are missing
+ * A container's quota is set on its cgroup or one above: cpu.max in version 2, cpu.cfs_quota_us and
+ * cpu.cfs_period_us in version 1, in folders named in /proc/self/cgroup. A container sees its own
+ * cgroup at the root of the mounted tree, so every level up to the root is tried; missing levels
  * limit nothing. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -17,7 +17,7 @@
 
 enum { PATH = 4096 };
 
-/* The first two words of a file; false if it cannot be read. The second is empty if there is none. */
+/* Reads the first two words of a file, the second perhaps empty; false on error. */
 static bool words_of(const char *folder, const char *name, char first[32], char second[32])
 {
     char path[PATH + 64];
@@ -29,7 +29,7 @@ static bool words_of(const char *folder, const char *name, char first[32], char 
     return n > 0;
 }
 
-/* A whole number above 0; 0 if the text is anything else. */
+/* Parses a number above 0; 0 if the text is not one. */
 static int64_t number(const char *text)
 {
     char *end;
@@ -37,7 +37,7 @@ static int64_t number(const char *text)
     return end == text || *end || n < 0 ? 0 : n;
 }
 
-/* Lowers *cpus, 0 being no limit, to quota / period, rounded up. */
+/* Lowers *cpus (0: no limit) to quota / period, rounded up. */
 static void limit(int *cpus, int64_t quota, int64_t period)
 {
     if (quota <= 0 || period <= 0) return;
@@ -45,7 +45,7 @@ static void limit(int *cpus, int64_t quota, int64_t period)
     if (n < 1 << 20 && (*cpus == 0 || n < *cpus)) *cpus = (int)n;
 }
 
-/* The limits of one cgroup. */
+/* Applies one's limits. */
 static void limit_by(int *cpus, const char *folder)
 {
     char quota[32], period[32], rest[32];
@@ -56,12 +56,12 @@ static void limit_by(int *cpus, const char *folder)
         limit(cpus, number(quota), number(period));
 }
 
-/* The limits of the cgroup `group` ("/a/b") in a mounted tree, and of those above it. */
+/* Applies the limits of cgroup `group` ("/a/b") in a mounted tree and its ancestors. */
 static void limit_by_all(int *cpus, const char *tree, const char *group)
 {
     char folder[PATH];
     const size_t root = strlen(tree);
-    const bool outside = strncmp(group, "/..", 3) == 0; /* of the tree that the process sees */
+    const bool outside = strncmp(group, "/..", 3) == 0; /* of the visible tree */
     const int n = snprintf(folder, sizeof folder, "%s%s", tree, outside ? "" : group);
     if (n < 0 || n >= PATH) return;
     for (char *slash = folder + n; slash >= folder + root; *slash = '\0') {
@@ -79,7 +79,7 @@ static bool has_cpu(const char *controllers)
     return false;
 }
 
-/* A line of /proc/self/cgroup: "0::/a/b" of version 2, "4:cpu,cpuacct:/a/b" of version 1. */
+/* Applies a line of /proc/self/cgroup: "0::/a/b" (v2) or "4:cpu,cpuacct:/a/b" (v1). */
 static void limit_by_line(int *cpus, const char *root, char *line)
 {
     static const char *const trees[] = { "", "/unified" };

@@ -1,4 +1,4 @@
-/* device.c - opening and closing devices, and the CPU backend. */
+/* device.c - opens and closes devices; the CPU backend. */
 #define _DEFAULT_SOURCE /* madvise */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +10,16 @@
 #define HUGE_PAGE ((size_t)1 << 21)
 
 #ifdef MADV_HUGEPAGE
-/* The number of bytes to put in huge pages: not the last 2 MiB of a larger slab, of which buffers
- * often use a part only. */
+/* The number of bytes to put in huge pages: not the last 2 MiB of a larger slab, which buffers
+ * often use only in part. */
 static size_t huge_bytes(size_t bytes)
 {
     return bytes <= HUGE_PAGE ? bytes : (bytes - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 #endif
 
-/* Kernels go through more 4 KiB pages than the processor keeps translations for, so slabs are huge
- * pages where the system has them. The advice may be refused. */
+/* Kernels touch more 4 KiB pages than the TLB holds, so slabs use huge pages where available. The
+ * advice may be refused. */
 static void *cpu_alloc(tp_device *D, size_t bytes)
 {
     (void)D;
@@ -32,7 +32,7 @@ static void *cpu_alloc(tp_device *D, size_t bytes)
     return p;
 }
 
-/* malloc may keep freed memory for later requests; its pages go back to the system here. */
+/* Returns the pages to the system; malloc might keep freed memory for later requests. */
 static void cpu_free(tp_device *D, void *p, size_t bytes)
 {
     (void)D;
@@ -140,7 +140,7 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
     D->be = o->dry ? &tp__dry_backend[TP_CPU] : &tp__cpu_backend;
 }
 
-/* Returned by tp_device_open if the object itself cannot be allocated. */
+/* Returned by tp_device_open if the object cannot be allocated. */
 static tp_device no_memory = {
     .name = "none",
     .err = { TP_E_MEMORY, "device: out of memory for the device object itself", NULL },

@@ -1,16 +1,16 @@
 /* dry.c - the memory of a dry device: address ranges that must not be accessed.
  *
  * A dry device answers "how much memory would this take". The caching allocator works normally, so
- * its statistics equal those of a real run. But a slab is a range of addresses that no process
- * has, which costs nothing, kernels are skipped, and reads return zeros. A kernel that runs by mistake faults at
- * once. */
+ * its statistics equal those of a real run. But a slab is a range of addresses that no process has,
+ * which costs nothing, kernels are skipped, and reads return zeros. A kernel run by mistake faults
+ * at once. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "tensor/backend.h"
 
-/* Addresses with bits 48 to 54, of which a process on x86-64 or ARM64 gets none unless it asks. They repeat after 2^54
- * bytes, which harms nothing, since nothing reads them. */
+/* Addresses with bits 48 to 54, which x86-64 and ARM64 give to a process only on request. They
+ * repeat after 2^54 bytes, which is harmless because nothing reads them. */
 #define FIRST (UINT64_C(1) << 48)
 #define RANGE (UINT64_C(1) << 54)
 #define MOST  (UINT64_C(1) << 47)

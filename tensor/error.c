@@ -1,4 +1,4 @@
-/* error.c - codes, their names, and the composition of error texts. */
+/* error.c - error codes, their names, and composing error texts. */
 #include "tensor/error.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* error.h - the first error of an object: code and full text, passed to its device's callback. */
+/* error.h - an object's first error: code and text, also passed to its device's callback. */
 #ifndef TP_ERROR_H
 #define TP_ERROR_H
 
@@ -10,14 +10,14 @@
 typedef struct tp_err {
     tp_code code; /* TP_OK while nothing has failed */
     char text[TP_TEXT];
-    const tp_device *dev; /* its callback is called (tp_device_on_error); NULL: none */
+    const tp_device *dev; /* whose callback is called (tp_device_on_error); or NULL */
 } tp_err;
 
-/* Sets *e unless it is set already, and calls the callback of its device. Returns code. */
+/* Sets *e unless already set, and calls its device's callback. Returns code. */
 tp_code tp__err(tp_err *e, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 tp_code tp__verr(tp_err *e, tp_code code, const char *fmt, va_list ap) TP_PRINTF(3, 0);
 
-/* Appends to a text, truncating at the given size. */
+/* Appends to a text of `size` bytes; truncates it. */
 void tp__append(char *text, size_t size, const char *fmt, ...) TP_PRINTF(3, 4);
 
 #endif

@@ -1,6 +1,6 @@
-/* float_mode.c - the floating-point mode in which the CPU's kernels run: rounding to nearest, no traps, and
- * subnormal numbers taken for 0, since they cost 10 to 100 times as much. All threads of a device have the
- * same mode whatever that of their creator is, so that bits do not depend on the number of threads. */
+/* float_mode.c - the floating-point mode of the CPU kernels: round to nearest, no traps, and
+ * subnormals flushed to 0, since they cost 10 to 100 times as much. All threads of a device use
+ * this mode whatever their creator's is, so that bits do not depend on the number of threads. */
 #include "tensor/backend.h"
 
 #if defined(__x86_64__)

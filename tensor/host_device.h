@@ -1,4 +1,4 @@
-/* host_device.h - TP_HD marks functions of headers that run on the CPU and in CUDA kernels. */
+/* host_device.h - TP_HD marks header functions that run on the CPU and in CUDA kernels. */
 #ifndef TP_HOST_DEVICE_H
 #define TP_HOST_DEVICE_H
 

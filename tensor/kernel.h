@@ -1,7 +1,7 @@
-/* kernel.h - included by CPU kernel files: views, the device, the parallel loop, GEMM, dispatch.
+/* kernel.h - for CPU kernel files: views, the device, the parallel loop, GEMM, dispatch.
  *
- * Each cpu/NAME.c is compiled once for each instruction set (TP_ISA is base, avx2 or
- * avx512) and, if it includes real.h, for each element type (TP_REAL is 32 or 64). Its layout:
+ * Each cpu/NAME.c is compiled once for each instruction set (TP_ISA is base, avx2 or avx512) and,
+ * if it includes real.h, for each element type (TP_REAL is 32 or 64). Its layout:
  *
  *     #include "cpu/kit/real.h"
  *     #include "tensor/kernel.h"
@@ -15,9 +15,8 @@
  * The first object (base and 32; CMake's TAPEGRAD_ISA may name another set) also defines the symbol
  * tp_cpu_NAME_fwd that the op refers to; it selects by the device's isa and the call's type.
  * TP_CPU_WORK(NAME_work) does the same for the function that returns the bytes of c->work that the
- * kernels need. All code shared through headers here is static inline, so that no wide copy of a
- * helper ends up in baseline code.
- */
+ * kernels need. All code shared through headers here is static inline, so that no helper
+ * compiled for AVX ends up in baseline code. */
 #ifndef TP_KERNEL_H
 #define TP_KERNEL_H
 
@@ -37,7 +36,7 @@
 #define TP_REAL 32
 #endif
 
-/* tp_cpu_NAME_avx2_f32, the function of this object. */
+/* This object's function, e.g. tp_cpu_NAME_avx2_f32. */
 #define TP_NAME_OF(name, isa, bits) tp_cpu_##name##_##isa##_f##bits
 #define TP_NAME(name, isa, bits)    TP_NAME_OF(name, isa, bits)
 #define TP_KERNEL_FN(name)          TP_NAME(name, TP_ISA, TP_REAL)
@@ -92,7 +91,8 @@
 /* For files without real.h, which dispatch on dtypes themselves or only move bytes. */
 #define TP_CPU_KERNEL_UNTYPED(name) TP_EXPORT(tp_code, name) TP_DISPATCH(tp_code, name, TP_UNTYPED)
 
-/* Parallel loops with the call itself as context: tp__for_threads for bodies that have scratch for each thread. */
+/* Parallel loops with the call as context; tp__for_threads is for bodies with per-thread
+ * scratch. */
 typedef void (*tp_call_body)(const tp_call *c, int64_t begin, int64_t end);
 typedef void (*tp_call_thread_body)(const tp_call *c, int64_t begin, int64_t end, int thread);
 typedef struct tp_call_loop {
@@ -129,17 +129,17 @@ void tp__gemm(tp_dtype dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
               const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c,
               int64_t ldc);
 
-/* Called for each finished tile of C, rows [i, i+m) and columns [j, j+n), by the thread that computed it,
- * while the tile is in cache. z: the tile, rows ldz apart, which may be changed: part of C, or f32 sums
- * that are rounded into a C in bf16 afterwards. */
+/* Called for each finished tile of C, rows [i, i+m) and columns [j, j+n), by the thread that
+ * computed it, while the tile is in cache. z: the tile, rows ldz apart, which may be changed: part
+ * of C, or f32 sums that are then rounded into a bf16 C. */
 typedef void (*tp_tile_done)(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, int64_t m,
                              int64_t n);
 
-/* C = or += op(A) op(B), `batch` times. step_x: elements from one product's X to the next one's; 0:
- * all products share X. A shared C gets the sum of the products, added in order. */
+/* C = or += op(A) op(B), `batch` times. step_x: elements between consecutive X; 0: all products
+ * share X. A shared C gets the sum of the products, added in order. */
 typedef struct tp_gemm {
-    tp_dtype dtype;   /* of A and B, and of C unless it is TP_BF16. Sums of bf16 products are f32 */
-    tp_dtype c_dtype; /* of C if dtype is TP_BF16: TP_F32 or TP_BF16                           */
+    tp_dtype dtype;   /* of A and B, and of C unless it is TP_BF16, whose sums are f32 */
+    tp_dtype c_dtype; /* of C if dtype is TP_BF16: TP_F32 or TP_BF16 */
     int64_t m, n, k;
     const void *a, *b;
     void *c;

@@ -1,6 +1,6 @@
-/* left.c - what outlives the objects on a device: pieces of memory that stale pointers may still read, and
- * texts. Pieces are reused by the next object of their kind, and texts kept once each, so that a program that
- * makes and frees objects without end does not grow. */
+/* left.c - what outlives the objects on a device: memory that stale pointers may still read, and
+ * texts. The next object of the same kind reuses a piece of memory, and equal texts are stored
+ * once, so a program that keeps making and freeing objects does not grow. */
 #include "tensor/left.h"
 
 #include <stdlib.h>
@@ -10,8 +10,7 @@
 
 /* ---- names: a hash table with open addressing ---- */
 
-/* The slot of a name, or the free slot where it belongs. */
-
+/* Returns the slot of a name, or its free slot. */
 static tp_name *slot_of(const tp_names *N, uint64_t hash, const char *name)
 {
     const size_t mask = (size_t)N->cap - 1;

@@ -1,6 +1,6 @@
-/* left.h - what outlives the objects on a device, so that a program that frees them in the wrong order, or
- * uses what it has freed, gets a message: host memory of freed objects, the paths of modules, and the count of
- * objects that still need the device. */
+/* left.h - what outlives the objects on a device, so that a program that frees them in the wrong
+ * order, or uses them after that, gets a message: host memory of freed objects, module paths, and
+ * the number of objects that still need the device. */
 #ifndef TP_LEFT_H
 #define TP_LEFT_H
 
@@ -22,13 +22,13 @@ typedef struct tp_names {
 } tp_names;
 
 const tp_name *tp__names_find(const tp_names *N, const char *name); /* NULL: not found */
-bool tp__names_add(tp_names *N, const char *name, int value); /* a new name; false: out of memory */
+bool tp__names_add(tp_names *N, const char *name, int value); /* new name; false: out of memory */
 
 /* ---- what is left ---- */
 
 enum { TP_LEFT_SIZES = 4 }; /* parameters' nodes, tapes' nodes, sets, tapes */
 
-/* Pieces of one size that wait for the next tp__left_take. */
+/* Pieces of one size, free for tp__left_take. */
 typedef struct tp_left_pieces {
     size_t bytes;
     struct tp_left_piece *first;
@@ -44,12 +44,12 @@ typedef struct tp_left {
 
 bool tp__left_new(tp_device *D); /* false: out of memory */
 
-/* Counts an object on D, which then stays after tp_device_close, as a failed device, until the object leaves. A
- * device that could not be opened, or NULL, is not counted. */
+/* Counts an object on D; after tp_device_close, D stays, as a failed device, until the last one
+ * leaves. Ignores NULL and devices that could not be opened. */
 void tp__device_enter(tp_device *D);
 void tp__device_leave(tp_device *D);
 
-/* A copy of s that lives as long as D; NULL: out of memory. */
+/* Returns a copy of s that lives as long as D, or NULL. */
 const char *tp__left_text(tp_device *D, const char *s);
 
 /* device.c: frees a closed device. */

@@ -1,5 +1,5 @@
-/* lock.c - the list of locks, and what happens to them when the process forks. A thread that forks holds no
- * lock, and no thread takes two of them, so taking all of them ends. */
+/* lock.c - the list of locks, and their handling in fork(). A forking thread holds no lock, and no
+ * thread holds two, so taking all of them cannot deadlock. */
 #include "tensor/lock.h"
 
 #include <stdatomic.h>

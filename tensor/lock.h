@@ -1,5 +1,5 @@
-/* lock.h - the locks of the library, which a fork of the process takes first, so that in the child none is
- * held by a thread that does not exist there, and what they guard is whole. */
+/* lock.h - the library's locks. fork() takes them all first, so that in the child none is held by a
+ * thread that does not exist there, and guarded data are consistent. */
 #ifndef TP_LOCK_H
 #define TP_LOCK_H
 
@@ -7,7 +7,7 @@
 
 typedef struct tp_lock {
     pthread_mutex_t mutex;
-    struct tp_lock *before, *after; /* the list of all */
+    struct tp_lock *before, *after; /* list of locks */
 } tp_lock;
 
 void tp__lock_init(tp_lock *l);
@@ -23,7 +23,7 @@ static inline void tp__unlock(tp_lock *l)
     pthread_mutex_unlock(&l->mutex);
 }
 
-/* How often this process and those that it descends from have forked, since the first lock was made. */
+/* The number of forks of this process and its ancestors since the first lock was made. */
 unsigned tp__forks(void);
 
 #endif

@@ -1,15 +1,15 @@
-/* nearest.c - finds the known name that a mistyped one was probably meant to be.
+/* nearest.c - finds the known name that a mistyped one probably meant.
  *
  * Spelling comes first: the distance counts insertions, deletions, replacements and exchanges of
- * neighbours, relative to the longer name. Only if no name is spelled like the typed one do shared
- * words count. */
+ * neighbours, relative to the longer name. Shared words count only if no name is spelled
+ * similarly. */
 #include <ctype.h>
 #include <string.h>
 #include <tapegrad/nearest.h>
 
 enum {
     LONGEST = sizeof(((tp_nearest *)0)->name) - 1,
-    SHORTEST_WORD = 3 /* that two names can share */
+    SHORTEST_WORD = 3 /* that can match */
 };
 
 static char plain(char c)
@@ -29,7 +29,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The optimal string alignment distance of a [m] and b [n], three rows of the table at a time. */
+/* The optimal string alignment distance of a [m] and b [n], keeping three rows of the table. */
 static size_t distance(const char *a, size_t m, const char *b, size_t n)
 {
     size_t rows[3][LONGEST + 1];
@@ -48,7 +48,7 @@ static size_t distance(const char *a, size_t m, const char *b, size_t n)
     return rows[m % 3][n];
 }
 
-/* The word of a name at *at, which moves behind it; its length, 0 at the end. */
+/* Moves *at past the next word of a name; returns its length, 0 at the end. */
 static size_t next_word(const char **at, const char *end)
 {
     const char *word = *at;

@@ -1,10 +1,11 @@
 /* parallel.c - the parallel loop: a pool of threads for each device.
  *
- * The calling thread works, too, and never waits for a thread that has not begun: a worker joins a loop
- * through its gate, which closes when the chunks are used up, so that a worker that the system lets wait costs
- * nothing. Threads that wait spin for SPIN nanoseconds and then sleep. On a machine whose cores are taken, a
- * worker may lose its core in the middle of a chunk, and the loop takes longer than without it. The pool
- * adds up what its workers gain and lose; where they lose, loops run on the calling thread for a while. */
+ * The calling thread works too, and never waits for a worker that has not begun: a worker joins a
+ * loop through its gate, which closes when the chunks are used up, so that a worker that the system
+ * does not schedule costs nothing. Waiting threads spin for SPIN nanoseconds and then sleep. On a
+ * busy machine a worker may lose its core in the middle of a chunk, and the loop takes longer than
+ * without it. The pool adds up its workers' gains and losses; if they lose, loops run on the
+ * calling thread for a while. */
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,22 +15,21 @@
 #include "tensor/backend.h"
 
 enum {
-    LINE = 64,         /* bytes of a cache line                                           */
-    SPIN = 100000,     /* nanoseconds that a waiting thread spins before it sleeps         */
-    LOOKS = 32,        /* pauses between looks at the clock                                */
-    LOSS = 1000000,    /* nanoseconds lost on balance after which loops run alone ..       */
-    REST = 20,         /* .. for so many times the loss                                    */
+    LINE = 64,         /* bytes of a cache line */
+    SPIN = 100000,     /* nanoseconds that a waiting thread spins before it sleeps */
+    LOOKS = 32,        /* pauses between looks at the clock */
+    LOSS = 1000000,    /* nanoseconds of net loss after which one thread runs loops, */
+    REST = 20,         /* for this many times the loss */
     MEMORY = 100000000 /* nanoseconds in loops after which most of a gain or loss is forgotten */
 };
 
-/* The gate of a loop: its number above, then whether it is closed, then how many workers are inside. */
+/* A loop's gate: its number (high bits), whether it is closed, the number of workers inside. */
 #define CLOSED ((uint64_t)1 << 16)
 #define INSIDE (CLOSED - 1)
 #define NUMBER 17
 
 typedef struct worker {
-    _Alignas(LINE)
-        atomic_uint_fast64_t call; /* number of the last loop that it was called to; 0: end */
+    _Alignas(LINE) atomic_uint_fast64_t call; /* the last loop it was called to; 0: end */
     atomic_bool asleep;
     struct tp_pool *pool;
     int self; /* 1, 2, ..; the calling thread is 0 */
@@ -38,8 +38,8 @@ typedef struct worker {
     pthread_cond_t wake;
 } worker;
 
-/* The chunks of a loop that a thread runs first. One loop after another gives a thread the same part of
- * tensors of one size, which are in its cache. */
+/* The chunks that a thread runs first. In successive loops a thread gets the same part of tensors
+ * of one size, which are then in its cache. */
 typedef struct share {
     _Alignas(LINE) atomic_int_fast64_t next; /* chunk */
     int64_t end;
@@ -79,7 +79,7 @@ static inline void pause_briefly(void)
 #endif
 }
 
-/* Waits until x differs from `seen`, without sleeping; false if that takes longer than SPIN. */
+/* Spins until x differs from `seen`; false if that takes longer than SPIN. */
 static bool spin(const atomic_uint_fast64_t *x, uint64_t seen)
 {
     for (int64_t began = 0;;) {
@@ -95,7 +95,7 @@ static bool spin(const atomic_uint_fast64_t *x, uint64_t seen)
 
 /* ---- workers ---- */
 
-/* Runs chunks, its own first, until there are none left; returns how many. */
+/* Runs chunks, its share first, until none are left; returns their number. */
 static int64_t work(struct tp_pool *p, int self)
 {
     int64_t done = 0;
@@ -193,7 +193,7 @@ struct tp_pool *tp__pool_new(const tp_device *D)
     return p;
 }
 
-/* As many workers as the system allows. They take no signals: handlers belong to the program's own
+/* Starts as many workers as the system allows. They block signals: handlers belong to the program's
  * threads. */
 static void start(struct tp_pool *p)
 {
@@ -227,7 +227,7 @@ void tp__pool_free(struct tp_pool *p)
     free(p);
 }
 
-/* Waits until no worker is inside. */
+/* Waits for the workers to leave. */
 static void wait(struct tp_pool *p)
 {
     uint64_t gate = atomic_fetch_or(&p->gate, CLOSED) | CLOSED;
@@ -241,13 +241,13 @@ static void wait(struct tp_pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Accounts for a loop that began at `began`, whose chunks were used up at `out` and done at `end`, of which
- * the caller has run `own`. */
+/* Accounts for a loop that began at `began`, ran out of chunks at `out` and finished at `end`. The
+ * caller ran `own` of its chunks. */
 static void account(struct tp_pool *p, int64_t began, int64_t out, int64_t end, int64_t own)
 {
-    const int64_t alone =
+    const int64_t single =
         own ? (int64_t)((double)(out - began) * (double)p->chunks / (double)own) : end - began;
-    const int64_t gain = alone - (end - began);
+    const int64_t gain = single - (end - began);
     const double kept = 1.0 - fmin(1.0, (double)(end - began) / MEMORY);
     p->gained = (int64_t)((double)p->gained * kept);
     p->lost = (int64_t)((double)p->lost * kept);
@@ -260,8 +260,8 @@ static void account(struct tp_pool *p, int64_t began, int64_t out, int64_t end, 
     p->gained = p->lost = 0;
 }
 
-/* Runs the loop on up to `threads` threads; false if the calling thread shall run it alone: others use the
- * pool, or it rests. */
+/* Runs the loop on up to `threads` threads; false if the caller must run it: the pool is in use or
+ * rests. */
 static bool run(struct tp_pool *p, int threads, int64_t n, int64_t grain, int64_t chunks,
                 tp_body body, const void *ctx)
 {

@@ -1,7 +1,7 @@
 /* profile.c - measures the time of each op, one line for each op and direction.
  *
- * The CPU's clock is read around each kernel. A CUDA device marks begin and end in its stream. The
- * marks are read when none are left or the table is requested, so that measuring does not wait for
+ * The CPU's clock is read around each kernel. A CUDA device records marks in its stream. They
+ * are read when none are left or the table is requested, so that measuring does not wait for
  * each op. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "tensor/left.h"
 
-static _Thread_local double began; /* the op that runs in this thread, on the CPU */
+static _Thread_local double began; /* start of this thread's op, on the CPU */
 
 int64_t tp__nanoseconds(void)
 {
@@ -24,8 +24,8 @@ double tp_seconds(void)
     return 1e-9 * (double)tp__nanoseconds();
 }
 
-/* The line of an op, added if it is new; -1: out of memory, and the op is not counted. Names are
- * compared as text, since ops of several libraries may share one. */
+/* Finds or adds the line of an op; -1: out of memory, and the op is not counted. Names are compared
+ * as text, since ops of several libraries may share one. */
 static int line_of(tp_profile *p, const char *op, bool backward)
 {
     for (int i = 0; i < p->n; i++)

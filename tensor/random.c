@@ -1,4 +1,4 @@
-/* random.c - random numbers of programs, and those that only the host draws. */
+/* random.c - random numbers for programs, and those drawn only on the host. */
 #include "tensor/rng.h"
 
 #include <math.h>
@@ -7,8 +7,7 @@
 
 /* ---- normal numbers ---- */
 
-/* Pair i shares two words of one block. */
-
+/* Pair i uses two words of one block. */
 void tp__normal_pair(uint64_t seed, uint64_t offset, uint64_t i, double z[2])
 {
     const tp_philox b = tp__philox(seed, offset, i / 2);
@@ -67,7 +66,7 @@ double tp_random_normal(tp_random *r)
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * tp_random_uniform(r));
 }
 
-/* Marsaglia and Tsang; shapes below 1 use a power of a uniform number. */
+/* Marsaglia and Tsang; for a below 1, a power of a uniform number. */
 static double log_gamma_value(tp_random *r, double a)
 {
     const double boost = a < 1 ? log(1 - tp_random_uniform(r)) / a : 0;
@@ -79,7 +78,7 @@ static double log_gamma_value(tp_random *r, double a)
     }
 }
 
-/* X / (X + Y) of gamma values, computed from logarithms, which do not underflow for small a, b. */
+/* X / (X + Y) of gamma values, from their logarithms, which do not underflow for small a, b. */
 double tp_random_beta(tp_random *r, double a, double b)
 {
     if (!r) return 0; /* the loops would not end */
@@ -108,9 +107,8 @@ void tp_random_normals(tp_random *r, float *out, int64_t n)
 
 /* ---- permutations of NumPy ---- */
 
-/* The permutations of NumPy's RandomState: MT19937 (Matsumoto, Nishimura
- * 1998) seeded with one number, and a shuffle from the end. Each partner is drawn by masking words
- * until one is small enough. */
+/* NumPy's RandomState permutations: MT19937 (Matsumoto, Nishimura 1998) seeded with one number, and
+ * a shuffle from the end. Each partner is drawn by masking words until one is small enough. */
 
 enum { WORDS = 624, FAR = 397 };
 

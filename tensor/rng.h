@@ -1,7 +1,7 @@
 /* rng.h - Philox4x32-10 (Salmon et al. 2011), laid out as in cuRAND; shared by all backends.
  *
- * Element e of random op number `offset` gets word e mod 4 of the block with counter (offset, e/4)
- * and key seed, independent of device, grid and threads. */
+ * Element e of random op `offset` gets word e mod 4 of the block with counter (offset, e/4) and key
+ * seed, independent of device, grid and threads. */
 #ifndef TP_RNG_H
 #define TP_RNG_H
 

@@ -1,4 +1,4 @@
-/* shape.c - overflow-checked sizes, views and their text form. */
+/* shape.c - overflow-checked sizes, views and printing them. */
 #include "tensor/shape.h"
 
 #include <math.h>
@@ -134,7 +134,7 @@ double tp_ld(const tp_view *v, int64_t i)
     }
 }
 
-/* Truncates x and clamps it to lo..hi, since converting a value out of range is undefined. */
+/* Truncates x and clamps it to lo..hi; converting out-of-range values is undefined. */
 static int64_t to_whole(double x, int64_t lo, int64_t hi)
 {
     if (isnan(x)) return 0;

@@ -1,4 +1,4 @@
-/* shape.h - overflow-checked sizes, views and their text form. */
+/* shape.h - overflow-checked sizes, views and printing them. */
 #ifndef TP_SHAPE_H
 #define TP_SHAPE_H
 
@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Elements of s; false if an axis is negative, there are too many, or the product overflows. */
+/* Counts the elements of s; false if s has a negative axis or too many, or on overflow. */
 bool tp__numel(const tp_shape *s, int64_t *numel);
 
 /* a * b and a + b of sizes; false on overflow. */
@@ -24,7 +24,7 @@ size_t tp__view_bytes(const tp_view *v);
 int tp__axis(int ndim, int axis);
 
 bool tp__same_shape(const tp_view *a, const tp_view *b);
-/* May b broadcast into a (aligned right, each size equal or 1)? */
+/* Can b broadcast into a (aligned right, each size equal or 1)? */
 bool tp__broadcasts(const tp_view *a, const tp_view *b);
 
 /* Sizes before, of, and after an axis: x[outer][dim][inner]. */

@@ -1,5 +1,5 @@
-/* text.c - properties of texts: how they end, whether JSON in a checkpoint can hold them, and how a
- * terminal may show them; numbers in files; and whether the content of a file is text at all. */
+/* text.c - text utilities: endings, UTF-8, safe display on a terminal, growing arrays, numbers in
+ * files, and whether the content of a file is text. */
 #include <locale.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ bool tp_ends_in(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Length of a UTF-8 sequence that begins with this byte; 0 if the byte cannot begin one. */
+/* The length of the UTF-8 sequence that begins with this byte; 0 if none does. */
 static int length_of(unsigned char first)
 {
     if (first < 0x80) return 1;
@@ -52,7 +52,7 @@ bool tp_is_utf8(const char *text)
     return true;
 }
 
-/* Characters that a terminal obeys, or that reverse or hide what follows them. */
+/* Terminal controls, and characters that reverse or hide what follows them. */
 static bool commands(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) ||
@@ -109,9 +109,8 @@ bool tp_reserve(void *array, size_t *room, size_t used, size_t n, size_t size)
 
 /* ---- numbers ---- */
 
-/* Numbers in files by C's rules, in programs that have set another locale, too. The locale is set
- * for the calling thread alone; glibc and musl keep C's locale as a constant, so nothing is allocated. */
-
+/* Numbers in files follow C's rules in any locale of the program. Only the calling thread's locale
+ * is set; glibc and musl keep C's locale as a constant, so nothing is allocated. */
 void *tp_c_locale_begin(void)
 {
     const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -144,12 +143,14 @@ int tp_number_write(char *text, size_t size, double x, int digits)
 
 /* ---- content of files ---- */
 
-/* Tells whether the content of a file is text in UTF-8, before anything reads it.
+/* Checks that a file's content is UTF-8 text before anything reads it.
  *
- *     UTF-8 EF BB BF    UTF-16LE FF FE    UTF-16BE FE FF    UTF-32LE FF FE 00 00    UTF-32BE 00 00 FE FF
+ *     UTF-8 EF BB BF         UTF-16LE FF FE    UTF-16BE FE FF
+ *     UTF-32LE FF FE 00 00   UTF-32BE 00 00 FE FF
  *
- * Without such a mark, the places of zero bytes tell UTF-16 and UTF-32 from other content. Text without
- * letters, digits and spaces of ASCII shows none; readers then find what is not UTF-8. */
+ * Without such a mark, the positions of zero bytes distinguish UTF-16 and UTF-32 from other
+ * content. Text without ASCII letters, digits and spaces is not recognised; readers then find
+ * invalid UTF-8. */
 
 enum { LOOKED_AT = 4096 };
 
@@ -171,15 +172,16 @@ static const struct mark *mark_of(const char *text, size_t n)
     return NULL;
 }
 
-/* The third byte of a character in UTF-32: a plane of Unicode in use. None is the code of a line end. */
+/* The third byte of a UTF-32 character: a Unicode plane in use, and never a line end. */
 static bool is_plane(char byte)
 {
     const unsigned char plane = (unsigned char)byte;
     return plane <= 3 || (plane >= 14 && plane <= 16);
 }
 
-/* In UTF-32 every character has a zero beside its plane; zeros alone are none. In UTF-16 the zeros of ASCII characters stand all on one side,
- * half of the characters, or one in eight beside letters of other scripts. One zero alone says nothing. NULL: neither. */
+/* In UTF-32 every character has a zero beside its plane; zeros only are not UTF-32. In UTF-16 the
+ * zeros of ASCII characters are all on one side: half of the characters, or one in eight beside
+ * other scripts. A single zero proves nothing. NULL: neither. */
 static const char *encoding_without_mark(const char *text, size_t n)
 {
     size_t zeros[4] = { 0 }, planes[4] = { 0 }, side[2] = { 0 }, others = 0;

@@ -1,4 +1,4 @@
-/* checksum.c - XXH3 sums of tensors and headers. The only file that uses xxHash. */
+/* checksum.c - XXH3 sums of tensors and headers; the only use of xxHash. */
 #include "tensor/file/checksum.h"
 
 #include <string.h>

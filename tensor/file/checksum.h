@@ -2,11 +2,11 @@
  *
  *     {"__metadata__":{"xxh3.header":"0123456789abcdef","xxh3.tensors":"...", ...}, ...}
  *
- * xxh3.tensors holds a checksum for the bytes of each tensor, in the order of the data, without
- * blanks. xxh3.header is the checksum of the header, bytes 0 to 7 and the padding included, with 0
- * for each of its own digits. It comes first, so that its digits are at the same offset in every
- * file. Each of the two keys requires the other: if either is damaged, the file is not mistaken for
- * one without checksums. */
+ * xxh3.tensors holds a checksum for the bytes of each tensor, in data order, without separators.
+ * xxh3.header is the checksum of the header, including bytes 0 to 7 and the padding, with 0 for
+ * each of its own digits. It comes first, so that its digits are at the same offset in every file.
+ * Each of the two keys requires the other: if either is damaged, the file is not mistaken for one
+ * without checksums. */
 #ifndef TP_CHECKSUM_H
 #define TP_CHECKSUM_H
 
@@ -29,14 +29,14 @@ enum {
 /* A checksum of bytes that arrive in pieces. */
 typedef struct XXH3_state_s tp_sum;
 
-tp_sum *tp__sum_new(void); /* NULL without memory */
+tp_sum *tp__sum_new(void); /* NULL: no memory */
 void tp__sum_free(tp_sum *s);
 void tp__sum_begin(tp_sum *s);
 void tp__sum_add(tp_sum *s, const void *bytes, size_t n);
 uint64_t tp__sum_end(const tp_sum *s);
 
-/* The checksum of a header. json is its JSON text, padding included, which begins with TP_SUM_BEGIN
- * and 16 digits. */
+/* The checksum of a header. json: its JSON text with padding, beginning with TP_SUM_BEGIN and 16
+ * digits. */
 uint64_t tp__sum_header(tp_sum *s, const char *json, size_t length);
 
 void tp__sum_print(uint64_t sum, char *digits);       /* writes 16 digits, no '\0'           */

@@ -1,6 +1,7 @@
-/* content.c - reads the elements of a file's tensors, in the dtype that the caller wants, and compares their checksums.
+/* content.c - reads the elements of a file's tensors, in the requested dtype, and verifies
+ * checksums.
  *
- * Checksums (checksum.h) are compared before any data is returned: the header's when the file is
+ * Checksums (checksum.h) are verified before any data is returned: the header's when the file is
  * opened, a tensor's when any of its bytes are first read. A file may have none. */
 #include <errno.h>
 #include <inttypes.h>
@@ -37,7 +38,7 @@ static tp_file_slot *slot_of(const tp_file_tensor *t)
     return (tp_file_slot *)t;
 }
 
-/* Reads all of a tensor and compares its checksum. Without a destination the bytes go to a buffer,
+/* Reads a full tensor and verifies its checksum. Without a destination the bytes go to a buffer,
  * piece by piece. Pieces are small, so that the bytes are still in the cache when they are
  * summed. */
 static bool read_checked(tp_file *F, tp_file_slot *s, void *to)
@@ -60,8 +61,8 @@ static bool read_checked(tp_file *F, tp_file_slot *s, void *to)
     return s->is_checked;
 }
 
-/* Reads elements `first` to first+n-1 in row-major order, of `size` bytes each. Runs along the last
- * axis without gaps are read at once. */
+/* Reads elements `first` to first+n-1 in row-major order, of `size` bytes each. Contiguous runs
+ * along the last axis are read at once. */
 static bool gather(tp_file *F, const tp_file_slot *s, int64_t first, int64_t n, size_t size,
                    char *to)
 {
@@ -166,11 +167,11 @@ const void *tp_file_data(tp_file *F, const tp_file_tensor *t)
 
 /* ---- dtypes ---- */
 
-/* Reads tensors of a file in the dtype that the caller wants.
+/* Reads tensors of a file in the requested dtype.
  *
  * Equal dtypes are copied. Floating-point dtypes convert through double, integers through int64
  * with a range check. Every element is loaded by memcpy, since data need not be aligned. 8-bit
- * floats carry no scale here and are therefore not converted. */
+ * floats have no scale here and are therefore not converted. */
 enum { PIECE = 4096 }; /* elements converted at a time */
 
 static float from_f16(uint16_t h)
@@ -203,7 +204,7 @@ static double load_float(const tp_stored *s, const unsigned char *p)
 }
 
 /* The first letter of an integer dtype's name determines how to widen it (BOOL, I*, U*). False if
- * the value is above the largest int64. */
+ * the value exceeds int64. */
 static bool load_int(const tp_stored *s, const unsigned char *p, int64_t *out)
 {
     const unsigned unused = (unsigned)(64 - 8 * s->size);
@@ -216,7 +217,7 @@ static bool load_int(const tp_stored *s, const unsigned char *p, int64_t *out)
     }
 }
 
-/* Converts the stored integers src into `to`, the elements from `first` on. */
+/* Converts the stored integers src, elements `first` and on, into `to`. */
 static bool ints(tp_file *F, const tp_file_tensor *t, const tp_stored *s, const unsigned char *src,
                  int64_t first, const tp_view *to)
 {

@@ -1,4 +1,4 @@
-/* file.c - an open file of tensors, whatever its format: opening and closing it, the list of its tensors, its error.
+/* file.c - an open file of tensors in any format: opening, closing, its list of tensors, its error.
  *
  * The file stays open and its data are read on demand. A writer that renames a new file over the
  * path (as ours does) leaves the open file intact; reading fails if the file was truncated
@@ -25,7 +25,7 @@ tp_file *tp__file_some(const tp_file *F)
 void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)
 {
     if (F->err.code != TP_OK) return;
-    char text[TP_TEXT], path[1000], plain[TP_TEXT]; /* names in files may hold anything */
+    char text[TP_TEXT], path[1000], plain[TP_TEXT]; /* names in files are untrusted */
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -142,7 +142,7 @@ static void fail_twice(tp_file *F, const tp_file_tensor *a, const tp_file_tensor
     if (s->first || t->first)
         bad(F,
             "has two tensors '%.200s': so '%.200s' and '%.200s' are called without prefixes, "
-            "wrappers and the spellings of other programs; save one of them in a file of its own",
+            "wrappers and the spellings of other programs; save one of them in a separate file",
             a->name, s->first ? s->first : a->name, t->first ? t->first : b->name);
     else
         bad(F, "has two tensors '%.200s'" TP_FILE_AGAIN, a->name);
@@ -172,8 +172,8 @@ int tp__file_keep(tp_file *F, int fd)
     return fd;
 }
 
-/* Gives a tensor a copy of its new name, which may be a part of the old one. */
-static void name_again(tp_file *F, tp_file_slot *s, const char *name)
+/* Renames a tensor to a copy of `name`, which may be a part of the old name. */
+static void set_name(tp_file *F, tp_file_slot *s, const char *name)
 {
     if (name == s->tensor.name) return;
     char *copy = strdup(name);
@@ -200,7 +200,7 @@ bool tp_file_rename(tp_file *F, const char *(*rename)(const tp_file_tensor *t, v
         tp_file_slot *s = &F->at[i];
         const char *name = rename(&s->tensor, env);
         if (name) {
-            name_again(F, s, name);
+            set_name(F, s, name);
             F->at[n++] = *s;
         } else {
             tp__file_drop(s);
@@ -277,7 +277,7 @@ static void open_file(tp_file *F)
             (long long)bytes);
 }
 
-/* With or without a byte order mark; an index in UTF-16 is named as such by its reader. */
+/* With or without a byte order mark; the reader reports an index in UTF-16 as such. */
 static bool begins_json(const unsigned char *first)
 {
     const bool wide = memcmp(first, "\xff\xfe", 2) == 0 || memcmp(first, "\xfe\xff", 2) == 0;
@@ -320,7 +320,7 @@ tp_file *tp__file_open(const char *path, bool may_index)
         bad(F, "%s was given in place of a path", path ? "an empty text" : "NULL");
     if (tp_file_ok(F)) read_format(F, may_index);
     if (tp_file_ok(F)) tp__file_index(F);
-    if (!tp_file_ok(F)) { /* none of its content may be used */
+    if (!tp_file_ok(F)) { /* its content must not be used */
         for (int i = 0; i < F->n; i++) tp__file_drop(&F->at[i]);
         F->n = 0;
         F->meta = NULL;

@@ -1,4 +1,4 @@
-/* header.c - the header of a safetensors file: every length, name, dtype, shape and offset is
+/* header.c - the header of a safetensors file. Every length, name, dtype, shape and offset is
  * checked before the file is used, so that a damaged or hostile file gives an error text, never a
  * read out of bounds. Layout: inner.h. */
 #include <stdlib.h>
@@ -9,8 +9,7 @@
 
 /* ---- dtypes ---- */
 
-/* The dtypes of the safetensors format, and after them those that only PyTorch's files have. */
-
+/* The dtypes of safetensors, then those found only in PyTorch's files. */
 static const tp_stored table[] = {
     { "F64", 8, TP_STORED_FLOAT, TP_F64 },         { "F32", 4, TP_STORED_FLOAT, TP_F32 },
     { "BF16", 2, TP_STORED_FLOAT, TP_BF16 },       { "F16", 2, TP_STORED_FLOAT, TP_NDTYPES },
@@ -69,7 +68,7 @@ static size_t header_length(tp_file *F)
 
 /* ---- the header ---- */
 
-/* Metadata are texts. Files of other programs also have other values there, which say nothing about the
+/* Keeps only text metadata. Files of other programs also have other values, unrelated to
  * tensors. */
 
 static json_t *only_texts(json_t *meta)
@@ -110,7 +109,7 @@ static void parse_shape(tp_file *F, const json_t *j, tp_file_slot *slot)
     if (slot->tensor.code == TP_OK) slot->tensor.shape = shape;
 }
 
-/* A tensor whose end is behind the end of the file fails F: the file is cut off, and other tensors may be
+/* A tensor ending beyond the end of the file fails F: the file is cut off, and other tensors may be
  * too. */
 static void parse_offsets(tp_file *F, const json_t *j, tp_file_slot *slot)
 {
@@ -152,7 +151,7 @@ static void check_size(tp_file *F, const tp_stored *s, tp_file_slot *slot)
     t->offset = t->bytes = 0;
 }
 
-/* Does the entry of the header say anything of a tensor? If not, it is damaged metadata, perhaps. */
+/* Does this header entry describe a tensor? If not, it may be damaged metadata. */
 static bool describes(const json_t *j)
 {
     return json_object_get(j, "dtype") || json_object_get(j, "shape") ||
@@ -188,17 +187,16 @@ static void parse_tensor(tp_file *F, const char *name, const json_t *j)
     "; the file is damaged, or a program has changed it and kept the checksums: take the last "    \
     "good checkpoint, or leave out the metadata '" TP_SUM_HEADER "' and '" TP_SUM_TENSORS "'"
 
-/* Compares the header's checksum, if the file has one, and prepares to compare those of the
- * tensors. */
+/* Verifies the header's checksum, if any, and prepares to verify those of the tensors. */
 static void check_header(tp_file *F, const char *text, size_t length)
 {
     const json_t *meta = json_object_get(F->root, "__metadata__");
     const bool header = json_object_get(meta, TP_SUM_HEADER) != NULL;
     const char *tensors = json_string_value(json_object_get(meta, TP_SUM_TENSORS));
-    uint64_t said;
+    uint64_t stated;
     if (!header && !json_object_get(meta, TP_SUM_TENSORS)) return;
     if (!header || !tensors || length < TP_SUMS_AT || memcmp(text, TP_SUM_BEGIN, TP_SUM_AT) != 0 ||
-        !tp__sum_scan(text + TP_SUM_AT, &said)) {
+        !tp__sum_scan(text + TP_SUM_AT, &stated)) {
         bad(F, "the checksum of the header is not in its place" KEPT);
         return;
     }
@@ -208,12 +206,12 @@ static void check_header(tp_file *F, const char *text, size_t length)
         return;
     }
     const uint64_t is = tp__sum_header(F->sum, text, length);
-    if (is != said)
+    if (is != stated)
         bad(F, "the checksum of the header is %016llx, the file says %016llx" KEPT,
-            (unsigned long long)is, (unsigned long long)said);
+            (unsigned long long)is, (unsigned long long)stated);
 }
 
-/* Moves the checksums of tensors from the metadata, which programs see, to the list of tensors. */
+/* Moves the tensors' checksums from the metadata, which programs see, to the list of tensors. */
 static void take_sums(tp_file *F)
 {
     if (!F->sum || !tp_file_ok(F)) return;

@@ -1,4 +1,4 @@
-/* inner.h - declarations that the reader and the writer of safetensors files share.
+/* inner.h - shared by the reader and the writer of safetensors files.
  *
  *     8 bytes  N, little endian        N bytes  JSON, padded with blanks        the data
  *     { "__metadata__": { "key": "value" },
@@ -17,10 +17,10 @@
 #error "safetensors files are read in place: only little-endian machines are supported"
 #endif
 
-/* The error text for a tensor that was given as NULL. */
+/* The error text for a NULL tensor. */
 #define TP_FILE_ABSENT "a tensor was read that the file does not have; see tp_file_find"
 
-#define TP_FILE_HEADER_MAX 100000000 /* bytes of JSON, the limit of the reference reader too */
+#define TP_FILE_HEADER_MAX 100000000 /* bytes of JSON; the reference reader's limit */
 
 typedef enum tp_stored_kind { TP_STORED_FLOAT, TP_STORED_INT, TP_STORED_OTHER } tp_stored_kind;
 
@@ -34,28 +34,28 @@ typedef struct tp_stored {
 } tp_stored;
 
 const tp_stored *tp__stored(const char *name); /* NULL: unknown      */
-const tp_stored *tp__stored_as(tp_dtype dt);   /* how dt is written  */
+const tp_stored *tp__stored_as(tp_dtype dt);   /* dt as stored */
 
-/* Adds memory of a device under a name; tp_writer_commit reads its bytes. */
+/* Adds device memory under a name; tp_writer_commit reads its bytes. */
 void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const tp_view *v);
 
 /* Like tp_writer_finite, but allows infinity, since masks contain it. */
 void tp__writer_no_nan(tp_writer *W);
 
-/* Fails the writer with the error of an object that could not supply its part of the file. */
+/* Fails the writer with the error of an object that could not supply its data. */
 void tp__writer_fail(tp_writer *W, const tp_err *e);
 
-/* Copies n of the stored bytes of a tensor, beginning with byte `first`. */
+/* Copies n of a tensor's stored bytes, beginning with byte `first`. */
 bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to);
 
-/* Could all of the tensor be read now? Compares its checksum, or else the size of the file with what it was when F
- * was opened. False with F failed. */
+/* Can all of the tensor be read now? Verifies its checksum or, without one, that the file has not
+ * shrunk since F was opened. False with F failed. */
 bool tp__file_check(tp_file *F, const tp_file_tensor *t);
 
 /* Fails the reader unless it has failed already; the text begins with "PATH: ". */
 void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
-/* Writes all bytes, even if signals interrupt. Returns false with errno set. */
+/* Writes all bytes, resuming after signals. Returns false with errno set. */
 bool tp__file_put(int fd, const void *data, size_t bytes);
 
 /* Replaces a file by what `content` writes to PATH.tmp-PID-N, which is then synced and renamed.

@@ -1,7 +1,7 @@
-/* json.c - parses the JSON of files of tensors: headers, indexes, and metadata: texts, and numbers parsed as JSON.
+/* json.c - parses the JSON in files of tensors: headers, indexes, and metadata (texts and numbers).
  *
- * jansson takes up to 300 bytes for a value of two characters. JSON with more values than any list of
- * tensors has is refused before it is parsed: a header has about 13 values for each tensor. */
+ * jansson takes up to 300 bytes for a value of two characters. JSON with more values than any list
+ * of tensors is refused before parsing: a header has about 13 values for each tensor. */
 #include <errno.h>
 #include <string.h>
 
@@ -72,7 +72,7 @@ json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags,
 {
     bool starved;
     if (!is_modest(text, length)) {
-        tp__file_fail(F, TP_E_IO, "its JSON has more than %d values; at most so many are supported",
+        tp__file_fail(F, TP_E_IO, "its JSON has more than the supported number of values, %d",
                       MOST_VALUES);
         return NULL;
     }

@@ -4,7 +4,7 @@
  *     torch.c     checkpoints of PyTorch
  *     shards.c    an index of several files
  *
- * A tensor whose elements cannot be read (tp_file_tensor.why) is in the list like any other. */
+ * Tensors whose elements cannot be read (tp_file_tensor.why) are listed like any other. */
 #ifndef TP_FILE_OPEN_H
 #define TP_FILE_OPEN_H
 
@@ -25,10 +25,10 @@ typedef struct tp_file_slot {
     tp_file *shard;              /* the shard that holds it as `there`; NULL: this file   */
     const tp_file_tensor *there;
     char *name;        /* a copy of the name; NULL: the JSON owns it */
-    const char *first; /* the name in the file, if it has been renamed */
+    const char *first; /* the name in the file, if renamed */
     char *kept;        /* a copy of that, or NULL */
-    char *stored;      /* a copy of the dtype's name, if it is none of ours */
-    char *why;         /* a copy of the reason; NULL: there is none, or a shard owns it */
+    char *stored;      /* a copy of the dtype's name, if not ours */
+    char *why;         /* a copy of the reason; NULL: none, or owned by a shard */
     void *bytes;       /* returned by tp_file_data, or NULL          */
     uint64_t sum;      /* the checksum, if the file has any          */
     bool is_checked;
@@ -42,7 +42,7 @@ struct tp_file {
     size_t size;
     size_t data_from, data_size; /* safetensors: the data after the header               */
     json_t *root, *meta;         /* own the metadata and the names of a safetensors file */
-    int pair; /* the pair of metadata that was last asked for, and its place; NULL: none */
+    int pair;                    /* the last metadata pair read, and its place; NULL: none */
     void *pair_at;
     int n;
     size_t room;
@@ -60,47 +60,47 @@ struct tp_file {
 /* F, or a failed file if F is NULL. */
 tp_file *tp__file_some(const tp_file *F);
 
-/* Like tp_file_open. Without may_index, an index of several files is refused. */
+/* Like tp_file_open, but refuses an index of several files unless may_index. */
 tp_file *tp__file_open(const char *path, bool may_index);
 
-/* Adds a tensor of which nothing is known but its name; the caller fills in what the file says. `copy`
- * copies the name, for names that the JSON does not own. Returns NULL with F failed. */
+/* Adds a tensor by name only; the caller fills in the rest. `copy` copies the name, for names not
+ * owned by the JSON. Returns NULL with F failed. */
 tp_file_slot *tp__file_append(tp_file *F, const char *name, bool copy);
 
-/* Says that the first element of a tensor is at offset `from` of fd, the others in the order of `stride`. */
+/* Places a tensor: its first element is at offset `from` of fd, the others follow `stride`. */
 void tp__file_place(tp_file *F, tp_file_slot *t, const tp_stored *s, const tp_shape *shape,
                     const int64_t *stride, int fd, size_t from);
 
-/* Says that the elements of a tensor cannot be read, and why, unless that is said already. */
+/* Marks a tensor as unreadable, with the reason, unless it already is. */
 void tp__file_spoil(tp_file *F, tp_file_slot *t, tp_code code, const char *fmt, ...)
     TP_PRINTF(4, 5);
 
-/* Gives a tensor the name of a dtype that is none of ours. */
+/* Gives a tensor the name of a dtype not supported here. */
 void tp__file_stored(tp_file *F, tp_file_slot *t, const char *name);
 
-/* Fails F with the reason why a tensor cannot be read. True if it can be. */
+/* Fails F with the reason if a tensor cannot be read. True if it can. */
 bool tp__file_readable(tp_file *F, const tp_file_tensor *t);
 
 /* Frees what a tensor owns. */
 void tp__file_drop(tp_file_slot *t);
 
-/* Builds the index by name; to be called again after the list has changed. */
+/* Builds the index by name; call it after each change of the list. */
 void tp__file_index(tp_file *F);
 
 /* Adds a pair to the metadata, unless its key is not UTF-8. */
 void tp__file_add_meta(tp_file *F, const char *key, const char *value);
 
-/* Takes over a descriptor, which is closed with F. Returns it; -1 fails F. */
+/* Takes ownership of fd, which is closed with F. Returns it; -1 fails F. */
 int tp__file_keep(tp_file *F, int fd);
 
-/* Reads n bytes from an offset of F's own file; the file had them when it was opened. */
+/* Reads n bytes at an offset of F's own file, which had them when it was opened. */
 bool tp__file_at(tp_file *F, size_t from, void *to, size_t n);
 
-/* Parses JSON (json.c). Returns NULL with *e filled (unless e is NULL), or with F failed if memory is
- * short or the JSON would take too much. */
+/* Parses JSON (json.c). Returns NULL with *e filled (unless e is NULL), or with F failed if out of
+ * memory or with too many values. */
 json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags, json_error_t *e);
 
-/* Fill F from a file of their format. F fails if anything in the file is wrong. */
+/* Fill F from a file in their format. F fails if anything in the file is wrong. */
 void tp__file_header(tp_file *F); /* safetensors */
 void tp__file_torch_zip(tp_file *F);
 void tp__file_torch_legacy(tp_file *F);

@@ -1,4 +1,4 @@
-/* pickle.c - the pickle machine: its input, arena and stack, its instructions, and access to its values.
+/* pickle.c - the pickle machine: input, arena, stack, instructions, and access to its values.
  *
  * Values and lists are allocated in one arena of limited size. A pickle of a few bytes cannot ask
  * for much more than a multiple of its own length. After an error all functions do nothing. */
@@ -42,14 +42,14 @@ struct tp_pickle {
     bool stopped;
 };
 
-/* Checkpoints with the state of an optimiser have about 100 000 values. */
+/* Checkpoints with optimiser state have about 100 000 values. */
 enum {
     CHUNK = 1 << 16,
     MOST_BYTES = 1 << 28, /* size of the arena */
     MOST_VALUES = 1 << 22,
 };
 
-/* Says "TEXT, at offset N; the file is damaged ...". */
+/* "TEXT, at offset N; the file is damaged ...". */
 static void fail(tp_pickle *p, const char *text)
 {
     tp__err(&p->err, TP_E_IO, "%s, at offset %zu" DAMAGED, text, tp__pickle_offset(p));
@@ -105,7 +105,6 @@ static uint64_t number(tp_pickle *p, size_t n)
 /* ---- values ---- */
 
 /* Memory that lives as long as the machine. NULL after an error. */
-
 static void *allocate(tp_pickle *p, size_t n)
 {
     n = (n + 15) / 16 * 16;
@@ -142,8 +141,7 @@ static tp_pickle_value *new_value(tp_pickle *p, tp_pickle_kind kind)
     return v;
 }
 
-/* Makes room for n more pointers. The old array stays in the arena, which costs at most as much
- * again. */
+/* Makes room for n more pointers. The old array stays in the arena, at most doubling the cost. */
 static bool reserve(tp_pickle *p, tp_pickle_value ***at, size_t used, size_t *room, size_t n)
 {
     if (n <= *room - used) return true;
@@ -167,13 +165,13 @@ static void push(tp_pickle *p, tp_pickle_value *v)
     push_to(p, &p->stack, v);
 }
 
-/* The same, without removing it; 0: there is no mark. */
+/* The last mark's stack position; 0: there is none. */
 static size_t floor_of(const tp_pickle *p)
 {
     return p->marks.n ? (size_t)p->marks.at[p->marks.n - 1]->whole : 0;
 }
 
-/* Never NULL: after an error it is a value that nothing else refers to. */
+/* Never NULL: after an error it returns a value not used elsewhere. */
 static tp_pickle_value *pop(tp_pickle *p)
 {
     if (p->stack.n > floor_of(p)) return p->stack.at[--p->stack.n];
@@ -199,7 +197,7 @@ static size_t pop_mark(tp_pickle *p)
     return (size_t)p->marks.at[--p->marks.n]->whole;
 }
 
-/* Moves the n topmost values of the stack to the end of a container. */
+/* Moves the n topmost values to the end of a container. */
 static void gather(tp_pickle *p, tp_pickle_value *to, size_t n)
 {
     if (!ok(p) || !to || !reserve(p, &to->at, to->n, &to->room, n)) return;
@@ -366,7 +364,6 @@ static void persistent(tp_pickle *p)
 /* ---- containers ---- */
 
 /* Moves the values above the mark, or the n topmost values, into the container below them. */
-
 static void append(tp_pickle *p, tp_pickle_kind kind, bool marked, size_t n)
 {
     if (marked) n = p->stack.n - pop_mark(p);
@@ -421,8 +418,7 @@ static void recall(tp_pickle *p, uint64_t i)
 
 /* ---- instructions ---- */
 
-/* Runs an instruction for a text, number or constant. False: op is another instruction. */
-
+/* Runs an instruction for a text, number or constant. False: op is something else. */
 static bool run_atom(tp_pickle *p, unsigned char op)
 {
     switch (op) {

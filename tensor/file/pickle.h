@@ -2,8 +2,8 @@
  *
  * A pickle is a program for a stack machine, and Python's machine lets it call any function. This
  * machine has only the instructions that build values (protocols 2 to 5). A class or function is a
- * name, and a call is a value that holds the name and its arguments. Names that the caller does not
- * allow are refused, and so are all other instructions.
+ * name, and a call is a value that holds the name and its arguments. Names not allowed by the
+ * caller are refused, and so are all other instructions.
  *
  * The input is untrusted, and sizes are limited. */
 #ifndef TP_PICKLE_H
@@ -16,7 +16,7 @@ typedef enum tp_pickle_kind {
     TP_PICKLE_BOOL,
     TP_PICKLE_INT,
     TP_PICKLE_FLOAT,
-    TP_PICKLE_TEXT, /* str and bytes; also whole numbers that need more than 64 bits, as bytes */
+    TP_PICKLE_TEXT, /* str and bytes; also integers of more than 64 bits, as bytes */
     TP_PICKLE_TUPLE,
     TP_PICKLE_LIST, /* lists and sets */
     TP_PICKLE_DICT,
@@ -26,7 +26,7 @@ typedef enum tp_pickle_kind {
     TP_PICKLE_NKINDS
 } tp_pickle_kind;
 
-/* Values may be shared, and may contain themselves. */
+/* Values may be shared and may contain themselves. */
 typedef struct tp_pickle_value tp_pickle_value;
 struct tp_pickle_value {
     tp_pickle_kind kind;
@@ -42,14 +42,14 @@ struct tp_pickle_value {
             size_t n, room;
         };
     };
-    const tp_pickle_value *callee, *state; /* CALL: a NAME; the state that BUILD set, or NULL */
+    const tp_pickle_value *callee, *state; /* CALL: a NAME; the state set by BUILD, or NULL */
     tp_pickle_value *args;                 /* CALL: a TUPLE. ID: any value                    */
 };
 
 typedef struct tp_pickle tp_pickle;
 
-/* Creates a machine for the pickles between two offsets of a file. `allows` decides whether a
- * pickle may have a name. Never returns NULL. */
+/* Creates a machine for the pickles between two offsets of a file. `allows` decides which names a
+ * pickle may use. Never returns NULL. */
 tp_pickle *tp__pickle_new(int fd, size_t from, size_t to, bool (*allows)(const char *name));
 void tp__pickle_free(tp_pickle *p);
 

@@ -1,5 +1,5 @@
-/* regular.c - regular files: opens and reads them, and replaces them so that a reader always finds the complete old file
- * or the complete new one. */
+/* regular.c - regular files: opens and reads them, and replaces them atomically, so that a reader
+ * finds the complete old or new file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -19,7 +19,6 @@
  *
  * Opening a pipe would wait forever, and a device may have no end. Reading a mapping kills the
  * process with SIGBUS if the file was truncated or the disk fails; pread reports both. */
-
 static const char *kind_of(mode_t mode)
 {
     if (S_ISDIR(mode)) return "a folder";
@@ -70,9 +69,9 @@ size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n)
 
 /* ---- replacing ---- */
 
-/* Writes a file so that a reader always finds the complete old file or the complete new
- * one. The data go to PATH.tmp-PID-N, N counting the files of the process, which is synced and
- * renamed over PATH, then the folder is synced. */
+/* Writes a file so that a reader always finds the complete old or new one. The data go to
+ * PATH.tmp-PID-N, N counting the files of the process, which is synced and renamed over PATH, then
+ * the folder is synced. */
 
 const char *tp_file_advice(int error)
 {
@@ -115,8 +114,8 @@ bool tp__file_put(int fd, const void *data, size_t bytes)
     return true;
 }
 
-/* Several threads may write one file, and so may processes of several machines or containers, which may have
- * one process number. */
+/* Threads, and processes of several machines or containers with equal process numbers, may write
+ * one file at the same time. */
 int tp_file_temporary(const char *path, char *name, size_t size)
 {
     static atomic_uint files;
@@ -147,14 +146,15 @@ static bool sync_folder(const char *path, char *folder)
     return ok;
 }
 
-/* Would the new file take the place of a device, a pipe or a socket? */
+/* Would the new file replace a device, a pipe or a socket? */
 static bool is_special(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-/* Writes the temporary file of path. NULL with *e set; else its name, with room for path's folder. */
+/* Writes the temporary file of path. Returns its name, with room for path's folder; NULL with
+ * *e. */
 static char *write_temporary(tp_err *e, const char *path, bool (*content)(int fd, void *env),
                              void *env)
 {
@@ -184,7 +184,7 @@ static char *write_temporary(tp_err *e, const char *path, bool (*content)(int fd
     return NULL;
 }
 
-/* Gives the temporary file its name, and frees that of the temporary one. */
+/* Renames the temporary file to path, and frees its name. */
 static void put_in_place(tp_err *e, const char *path, char *temporary)
 {
     if (e->code == TP_OK && rename(temporary, path) != 0) failed(e, path, "renaming", temporary);
@@ -216,7 +216,7 @@ bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, s
     return tp_files_replace(&(tp_new_file){ path, bytes, n }, 1, why, size);
 }
 
-/* What a file lacks; NULL: nothing. */
+/* What is missing; NULL: nothing. */
 static const char *missing(const tp_new_file *files, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -248,7 +248,6 @@ bool tp_files_replace(const tp_new_file *files, int n, char *why, size_t size)
 /* ---- folders ---- */
 
 /* Creates a folder and its parents; cuts path at each slash in turn and restores it. */
-
 static bool make_parents(char *path)
 {
     for (char *s = path + 1; *s; s++)

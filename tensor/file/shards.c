@@ -1,4 +1,4 @@
-/* shards.c - the index of weights that were saved as several files:
+/* shards.c - the index of weights saved as several files:
  *
  *     { "metadata": { ... }, "weight_map": { "NAME": "model-00001-of-00002.safetensors", ... } }
  *
@@ -39,7 +39,7 @@ static json_t *parse_index(tp_file *F)
     return j;
 }
 
-/* The path of a file in the folder of the index; NULL without memory. */
+/* The path of a file in the index's folder; NULL without memory. */
 static char *beside(const tp_file *F, const char *name)
 {
     const char *path = tp_file_path(F), *slash = strrchr(path, '/');
@@ -70,7 +70,7 @@ static tp_file *open_shard(tp_file *F, const char *name)
     return tp_file_ok(F) ? S : NULL;
 }
 
-/* The shard of that name, opened if it is not yet; `numbers` has those that are. NULL with F failed. */
+/* Returns a shard, opening it if `numbers` does not have it yet. NULL with F failed. */
 static tp_file *find_shard(tp_file *F, json_t *numbers, const char *name)
 {
     const json_t *number = json_object_get(numbers, name);
@@ -91,7 +91,7 @@ static void add(tp_file *F, json_t *numbers, const char *name, const char *file)
     if (!t) return;
     tp_file_slot *slot = tp__file_append(F, name, true);
     if (!slot) return;
-    slot->tensor = *t; /* its texts live as long as the shard */
+    slot->tensor = *t; /* texts live as long as the shard */
     slot->tensor.name = slot->name;
     slot->tensor.offset = 0;
     slot->shard = S;

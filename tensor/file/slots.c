@@ -1,8 +1,9 @@
 /* slots.c - named memory in and out of safetensors files.
  *
  * Reading has two parts: match compares names, shapes and dtypes and collects all differences in
- * one text; load compares checksums and sizes, then copies in bounded pieces. The copying fails only if the
- * file changes meanwhile or its disk fails, so that nearly every bad file leaves the slots as they were. */
+ * one text; load verifies checksums and sizes, then copies in bounded pieces. Copying fails only if
+ * the file changes meanwhile or its disk fails, so that nearly every bad file leaves the slots
+ * unchanged. */
 #include "tensor/file/slots.h"
 
 #include <stdio.h>
@@ -129,7 +130,7 @@ static bool begins(const char *s, const char *prefix)
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-/* The slot name of a tensor of the file; NULL: the tensor is not to be loaded. */
+/* The slot name of a tensor of the file; NULL: do not load the tensor. */
 static const char *local_name(const reading *r, const char *name)
 {
     if (!begins(name, r->prefix)) return NULL;
@@ -172,7 +173,7 @@ static bool equal(tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
     return same;
 }
 
-/* The slot of a name in the file, by that name or without the wrappers in it; *local is its name here. */
+/* Finds the slot of a name in the file, with or without its wrappers; *local is the slot name. */
 static const tp_slot *slot_of(const reading *r, const char *name, const char **local)
 {
     char plain[512];
@@ -185,7 +186,7 @@ static const tp_slot *slot_of(const reading *r, const char *name, const char **l
     return unwrapped ? find(r, unwrapped) : NULL;
 }
 
-/* Offers tensor t of the file under one of its names. An alias without a slot is ignored. */
+/* Offers tensor t under one of its names. An alias without a slot is ignored. */
 static void offer(reading *r, const char *name, const tp_file_tensor *t, bool alias)
 {
     const char *local;
@@ -241,8 +242,7 @@ static void compare(reading *r, const tp_slot *s, const tp_file_tensor **from)
         *from = NULL;
         const tp_shape shape = tp__view_shape(&s->view);
         const bool resized = r->o->resizes && r->o->resizes(s->name, &shape, &t->shape);
-        if (resized)
-            tp__file_check(r->F, t); /* the caller reads it after the others have changed */
+        if (resized) tp__file_check(r->F, t); /* the caller reads it after the others changed */
         if (!r->o->partial && !resized)
             differ(r, SHAPE, "shape: %.120s is %s in the file, %s here", s->name, there, here);
         return;
@@ -254,13 +254,13 @@ static void compare(reading *r, const tp_slot *s, const tp_file_tensor **from)
                tp_dtype_name(s->view.dtype), floats ? " (convert allows that)" : "");
 }
 
-/* The path of F as messages show it. */
+/* The path of F for messages. */
 static const char *path_of(const tp_file *F, char shown[200])
 {
     return tp_plain(tp_file_path(F), shown, 200);
 }
 
-/* Makes r->from and r->by_name. */
+/* Makes r->from and by_name. */
 static bool prepare(reading *r)
 {
     const tp_slots *S = r->S;
@@ -347,7 +347,7 @@ bool tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *
     if (!ok) tp__err(refusal, TP_E_IO, "%s", tp_file_why(F));
     const bool sound = ok;
     for (int i = 0; ok && i < S->n; i++) ok = !from[i] || load(F, &S->at[i], from[i], piece);
-    if (sound && !ok) tp__err(e, TP_E_IO, "%s; some values are the file's now", tp_file_why(F));
+    if (sound && !ok) tp__err(e, TP_E_IO, "%s; some values were already loaded", tp_file_why(F));
     free(piece);
     return ok;
 }

@@ -1,4 +1,4 @@
-/* slots.h - named memory in and out of safetensors files, for parameters, moments and averages. */
+/* slots.h - reads and writes named memory (parameters, moments, averages) in safetensors files. */
 #ifndef TP_SLOTS_H
 #define TP_SLOTS_H
 
@@ -11,8 +11,8 @@ typedef struct tp_slot {
     char *name;
     tp_view view;
     tp_device *dev; /* NULL: host memory                                          */
-    int same;       /* index of the slot that owns the memory: this one, or for a
-                       tied second name the slot of the first name                */
+    int same;       /* index of the slot that owns the memory: this one, or the first of tied
+                       names */
 } tp_slot;
 
 typedef struct tp_slots {
@@ -22,20 +22,21 @@ typedef struct tp_slots {
     bool no_memory; /* some slot could not be added: reading and writing fail */
 } tp_slots;
 
-/* Adds `prefix` + `name`; same < 0: the slot has memory of its own. */
+/* Adds `prefix` + `name`; same < 0: the slot owns its memory. */
 void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
                    const tp_view *v, int same);
 void tp__slots_free(tp_slots *S);
 
-/* Finds the tensor `prefix` + name of F for each slot that has memory of its own (NULL: none), as
- * tp_params_read describes. The list is to be freed; NULL with *e set, which lists every difference. Shapes only
- * are read, so views need no memory yet. `what` names the slots ("parameters"). */
+/* Finds the tensor `prefix` + name of F for each slot that owns its memory (NULL: none), as
+ * tp_params_read describes. The caller frees the list; NULL with *e set, which lists every
+ * difference. Reads only shapes, so views need no memory yet. `what` names the slots
+ * ("parameters"). */
 const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char *prefix,
                                        const tp_load_opts *o, const char *what, tp_err *e);
 
-/* Loads the slots from what was found. All of it is checked first: if that fails, *refusal is set and no slot has
- * changed. If reading fails later, because the file changes or its disk fails meanwhile, some slots have the
- * file's values and *e is set. */
+/* Loads the slots from what was found, after checking all of it: if that fails, *refusal is set and
+ * no slot has changed. If reading fails later, because the file changes or its disk fails, some
+ * slots have the file's values and *e is set. */
 bool tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from,
                     tp_err *refusal, tp_err *e);
 

@@ -1,7 +1,7 @@
-/* torch.c - the tensors in the pickle of a PyTorch checkpoint.
+/* torch.c - extracts the tensors from the pickle of a PyTorch checkpoint.
  *
- * A tensor is named by the path of keys that leads to it ("model.norm.weight"); numbers and texts
- * become metadata under such names. Nothing is executed (pickle.h). */
+ * A tensor is named by the path of keys to it ("model.norm.weight"); numbers and texts become
+ * metadata under such names. Nothing is executed (pickle.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,9 +31,9 @@ static bool is_natural(const tp_pickle_value *v)
     return v->kind == TP_PICKLE_INT && v->whole >= 0;
 }
 
-enum { LONGEST_KEY = 256 }; /* a key is a number; long ones would take long to compare */
+enum { LONGEST_KEY = 256 }; /* keys are numbers; long ones are slow to compare */
 
-/* Reads a storage from its id. False: the id is not one of a storage. */
+/* Reads a storage from its id. False: not a storage id. */
 static bool storage_of(const tp_pickle_value *id, tp_storage *s)
 {
     const tp_pickle_value *a = id->args;
@@ -99,7 +99,7 @@ static bool is_inside(const tp_shape *s, const int64_t *stride, int64_t numel, u
 {
     uint64_t last = first;
     if (numel == 0) return true;
-    if ((uint64_t)numel > most) return false; /* expanded: few bytes, any number of elements */
+    if ((uint64_t)numel > most) return false; /* expanded: few bytes, many elements */
     for (int i = 0; i < s->ndim; i++) {
         uint64_t step;
         if (__builtin_mul_overflow((uint64_t)(s->dim[i] - 1), (uint64_t)stride[i], &step) ||
@@ -109,7 +109,7 @@ static bool is_inside(const tp_shape *s, const int64_t *stride, int64_t numel, u
     return last < most;
 }
 
-/* Whether all elements of an expanded tensor, many of which are one, are inside a storage. */
+/* Whether all elements of an expanded tensor, many of them shared, are in a storage. */
 static bool is_inside_once(const tp_shape *s, const int64_t *stride, uint64_t first, uint64_t most)
 {
     tp_shape once = *s;
@@ -119,8 +119,8 @@ static bool is_inside_once(const tp_shape *s, const int64_t *stride, uint64_t fi
     return tp__numel(&once, &numel) && is_inside(&once, stride, numel, first, most);
 }
 
-/* Do the metadata, the last argument, say that the elements are those of the storage with another sign? There are two
- * such metadata; what has many more could be searched again and again. */
+/* Does the metadata, the last argument, say that the elements are stored negated or conjugated?
+ * There are only two such flags; larger metadata could be searched too often. */
 static bool is_negated(const tp_pickle_value *a)
 {
     const tp_pickle_value *meta = a->at[a->n - 1];
@@ -142,7 +142,7 @@ static bool view_offset(const tp_pickle_value *id, uint64_t *offset)
     return true;
 }
 
-/* Says why the elements of a storage are not there, if they are not. */
+/* Spoils the slot with the reason if its storage has no data. */
 static bool has_data(tp_torch *C, tp_file_slot *slot, const tp_storage *place)
 {
     if (place && place->fd >= 0 && !place->doubtful) return true;
@@ -159,9 +159,9 @@ static bool has_data(tp_torch *C, tp_file_slot *slot, const tp_storage *place)
     return false;
 }
 
-/* Takes memory for a tensor or for a pair of metadata. The same object may be at many places, so that a few
- * bytes could stand for any number of names; false with C failed if they stand for more than any
- * checkpoint's. */
+/* Accounts for the memory of a tensor or a metadata pair. One object may appear at many places, so
+ * a few bytes could produce any number of names; returns false with C failed if they produce more
+ * than any checkpoint. */
 static bool take(tp_torch *C, size_t bytes)
 {
     enum { TIMES = 128, FREE = 1 << 16, MOST = 1 << 30 };
@@ -184,7 +184,7 @@ static tp_file_slot *append(tp_torch *C, const char *name)
                                                             : NULL;
 }
 
-/* Limits what listing all tensors has to read: they may be views of one storage. */
+/* Limits the bytes read to list all tensors, which may be views of one storage. */
 static void count_bytes(tp_torch *C, const tp_file_slot *slot)
 {
     enum { TIMES = 256 };
@@ -197,7 +197,7 @@ static void count_bytes(tp_torch *C, const tp_file_slot *slot)
             TIMES);
 }
 
-/* a: (storage, offset, sizes, strides, ...), with the dtype as the seventh item if the storage is
+/* a: (storage, offset, sizes, strides, ...), with the dtype as seventh item if the storage is
  * untyped. */
 static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
 {
@@ -257,7 +257,7 @@ static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
     count_bytes(C, slot);
 }
 
-/* Finds the sizes among the arguments of a function that makes a tensor. */
+/* Finds the sizes among the arguments of a tensor constructor. */
 static bool find_dims(const tp_pickle_value *args, tp_shape *shape, int depth)
 {
     for (size_t i = 0; args->kind == TP_PICKLE_TUPLE && i < args->n && i < 8; i++)
@@ -330,7 +330,7 @@ static bool begins_with(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Visits (list of pairs), the form in which Python 2 wrote an OrderedDict. */
+/* Visits (list of pairs), the form of an OrderedDict in Python 2. */
 static void visit_pairs(tp_torch *C, const tp_pickle_value *args, char *name, size_t length,
                         int depth)
 {
@@ -344,7 +344,7 @@ static void visit_pairs(tp_torch *C, const tp_pickle_value *args, char *name, si
     }
 }
 
-/* Visits what a function makes of its arguments, if it makes tensors. */
+/* Visits what a function makes of its arguments; false: no tensors. */
 static bool visit_tensor(tp_torch *C, const char *callee, const tp_pickle_value *args, char *name,
                          size_t length, int depth)
 {
@@ -367,7 +367,7 @@ static bool visit_tensor(tp_torch *C, const char *callee, const tp_pickle_value 
     return true;
 }
 
-/* How many values a visit looks at, most of which may be passed over. */
+/* The number of values a visit looks at, mostly to skip them. */
 static size_t items_of(const tp_pickle_value *v)
 {
     const bool call = v->kind == TP_PICKLE_CALL;

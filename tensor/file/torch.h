@@ -9,13 +9,13 @@
 #define TP_TORCH_AGAIN "; the file is damaged: copy or download it again"
 
 /* A storage. Its id is ("storage", class, key, device, size). The legacy format adds None, or (key,
- * offset, size) of a view of the storage. Sizes and offsets count elements, or bytes if untyped. */
+ * offset, size) of a view. Sizes and offsets count elements, or bytes if untyped. */
 typedef struct tp_storage {
     const char *key;
     const tp_stored *stored; /* NULL: untyped, or of another class */
     const char *other;       /* that class; its bytes are unknown  */
     size_t bytes, found;     /* in the pickle, in the archive      */
-    int fd;                  /* -1: not found yet, or not as the pickle says */
+    int fd;                  /* -1: not found yet, or not as described */
     size_t from;
     bool doubtful; /* it has two sizes or dtypes in the pickle */
 } tp_storage;
@@ -26,7 +26,7 @@ typedef struct tp_torch {
     tp_storage *storages; /* sorted by key */
     size_t n;
     size_t pickled; /* bytes of the pickle                                   */
-    size_t taken;   /* bytes that its names and values have taken, about     */
+    size_t taken;   /* approximate bytes taken by its names and values */
     size_t bytes;   /* of all tensors                                        */
 } tp_torch;
 
@@ -35,16 +35,17 @@ bool tp__torch_allows(const char *name);
 
 #define TP_TORCH_UNTYPED "torch.storage.UntypedStorage" /* its size is in bytes */
 
-/* The dtype of that name, or of that class of storages; NULL: none of ours. */
+/* The dtype of that name or storage class; NULL: not supported. */
 const tp_stored *tp__torch_stored(const char *name);
 
-/* Why tensors that this function makes cannot be read, and what to do: "is sparse; ..."; NULL: they can. */
+/* Why tensors made by this function cannot be read, with advice: "is sparse; ..."; NULL: they
+ * can. */
 const char *tp__torch_unreadable(const char *callee);
 
 /* The value of the next pickle. NULL with F failed. */
 const tp_pickle_value *tp__torch_next(tp_torch *C);
 
-/* Lists all storages that the pickles refer to, each once; their locations are not known yet. */
+/* Lists all distinct storages that the pickles refer to; their locations are not known yet. */
 void tp__torch_storages(tp_torch *C);
 tp_storage *tp__torch_storage(const tp_torch *C, const char *key); /* NULL: none */
 

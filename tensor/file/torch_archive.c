@@ -1,4 +1,4 @@
-/* torch_archive.c - the two formats of torch.save: how the pickle and the elements lie in the file. */
+/* torch_archive.c - the two file formats of torch.save: where the pickle and the elements are. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include "tensor/file/torch.h"
 #include "tensor/file/zip.h"
 
-/* Reads what torch.save has written since 2020, a ZIP archive:
+/* Reads the format of torch.save since 2020, a ZIP archive:
  *
  *     NAME/data.pkl       the pickle
  *     NAME/byteorder      "little" or "big"; not in older files
@@ -20,7 +20,7 @@ static void zip_failed(tp_torch *C, const tp_zip *z)
     tp__file_fail(C->F, z->err.code, "%s", z->err.text);
 }
 
-/* The pickle's entry; prefix gets the name of the folder around it, '/' included. */
+/* The pickle's entry; sets prefix to its folder, including the '/'. */
 static tp_zip_entry *find_pickle(tp_torch *C, tp_zip *z, char prefix[NAME])
 {
     for (size_t i = 0; i < z->n; i++) {
@@ -35,8 +35,8 @@ static tp_zip_entry *find_pickle(tp_torch *C, tp_zip *z, char prefix[NAME])
     return NULL;
 }
 
-/* Finds the entry of a storage and marks it as wanted. NULL if there is none, or not of that size: the
- * tensors in it cannot be read, others can. */
+/* Finds the entry of a storage and marks it as wanted. NULL if it is missing or has another size:
+ * the tensors in it cannot be read, others can. */
 static tp_zip_entry *want_storage(tp_zip *z, const char *prefix, tp_storage *s)
 {
     char name[2 * NAME];
@@ -48,8 +48,8 @@ static tp_zip_entry *want_storage(tp_zip *z, const char *prefix, tp_storage *s)
     return e;
 }
 
-/* Gives all wanted entries an offset in a file. Compressed entries are unpacked into *unpacked,
- * which is -1 if there are none. That file has no name, so nothing of it is left behind. */
+/* Gives all wanted entries an offset in a file. Compressed entries are unpacked into *unpacked (-1
+ * if there are none), an unnamed file, so that nothing is left behind. */
 static bool place_entries(tp_torch *C, tp_zip *z, int *unpacked)
 {
     enum { TIMES = 1100 }; /* deflate shrinks no more */
@@ -133,12 +133,13 @@ void tp__file_torch_zip(tp_file *F)
     free(C.storages);
 }
 
-/* Reads what torch.save wrote before 2020, and still writes on request: pickles
- * one after another, followed by the data.
+/* Reads the format of torch.save before 2020, still written on request: consecutive pickles, then
+ * the data.
  *
  *     magic number, 1001, a description of the system, the object, the list of storage keys
- *     for each key: 8 bytes with its number of elements, and the elements */
-/* Locates the data of the storages, which follow the pickles in the order of the keys. */
+ *     for each key: 8 bytes with its number of elements, and the elements
+ *
+ * place_legacy locates the data, which follow the pickles in the order of the keys. */
 static void place_legacy(tp_torch *C, const tp_pickle_value *keys, int fd, size_t at, size_t size)
 {
     for (size_t i = 0; i < keys->n && tp_file_ok(C->F); i++) {
@@ -148,8 +149,8 @@ static void place_legacy(tp_torch *C, const tp_pickle_value *keys, int fd, size_
         if (s && s->other) {
             tp__file_fail(
                 C->F, TP_E_IO,
-                "has a storage of the unknown class '%.100s', after which nothing can be found; save "
-                "the file anew, without _use_new_zipfile_serialization=False",
+                "has a storage of the unknown class '%.100s', after which nothing can be found; "
+                "save the file anew, without _use_new_zipfile_serialization=False",
                 s->other);
         } else if (!s || s->fd >= 0) {
             tp__file_fail(C->F, TP_E_IO,

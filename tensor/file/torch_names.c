@@ -1,13 +1,12 @@
-/* torch_names.c - names of PyTorch: classes and functions that a checkpoint may name, and components that wrappers of
- * modules insert into the names of tensors. */
+/* torch_names.c - PyTorch names: the classes and functions allowed in a checkpoint, and the
+ * components that module wrappers insert into tensor names. */
 #include <string.h>
 
 #include <tapegrad/file.h>
 
 #include "tensor/file/torch.h"
 
-/* The classes and functions that a checkpoint of PyTorch may name. None is ever called. */
-/* A dtype with the names of its storage class and of the dtype itself. */
+/* The classes and functions that a checkpoint may name; none is ever called. Dtypes come first. */
 static const struct dtype {
     const char *storage, *dtype, *stored;
 } dtypes[] = {
@@ -36,8 +35,7 @@ static const struct dtype {
 
 enum { NDTYPES = sizeof dtypes / sizeof *dtypes };
 
-/* Other classes and functions that training programs put into their checkpoints and that hold no
- * code. */
+/* Other classes and functions found in training checkpoints, which hold no code. */
 static const char *const others[] = {
     TP_TORCH_UNTYPED,
     "torch._utils._rebuild_tensor",
@@ -56,7 +54,7 @@ static const char *const others[] = {
     "argparse.Namespace",
     "pathlib.PosixPath",
     "pathlib.WindowsPath",
-    "pathlib._local.PosixPath", /* as Python 3.13 calls them */
+    "pathlib._local.PosixPath", /* as named by Python 3.13 */
     "pathlib._local.WindowsPath",
     "_codecs.encode",
     "numpy.dtype",
@@ -82,7 +80,7 @@ const tp_stored *tp__torch_stored(const char *name)
     return NULL;
 }
 
-/* Functions that make tensors of which no elements can be read here. */
+/* Functions that make tensors not readable here. */
 static const struct unreadable {
     const char *callee, *why;
 } unreadable[] = {
@@ -93,10 +91,10 @@ static const struct unreadable {
     { "torch._utils._rebuild_meta_tensor_no_storage",
       "is on the device 'meta' and has no values; load the model before saving it" },
     { "torch._utils._rebuild_device_tensor_from_numpy",
-      "is on a device of its own; save t.cpu() instead" },
+      "is on a custom device; save t.cpu() instead" },
     { "torch._utils._rebuild_device_tensor_from_cpu_tensor",
-      "is on a device of its own; save t.cpu() instead" },
-    { "torch._utils._rebuild_xla_tensor", "is on a device of its own; save t.cpu() instead" },
+      "is on a custom device; save t.cpu() instead" },
+    { "torch._utils._rebuild_xla_tensor", "is on a custom device; save t.cpu() instead" },
     { "torch._utils._rebuild_wrapper_subclass",
       "is of a subclass of tensors; save the plain tensor it stands for" },
     { "torch._tensor._rebuild_from_type", "is of a subclass of tensors; save the plain tensor" },
@@ -112,7 +110,7 @@ const char *tp__torch_unreadable(const char *callee)
     return NULL;
 }
 
-/* Dtypes, layouts, kinds of quantisation and classes of storages, of future versions too: "torch.qint8",
+/* Dtypes, layouts, quantisation schemes and storage classes, including future ones: "torch.qint8",
  * "torch.sparse_coo", "torch.per_tensor_affine", "torch.FloatStorage". */
 static bool is_word_of_tensors(const char *name)
 {
@@ -133,10 +131,11 @@ bool tp__torch_allows(const char *name)
 
 /* ---- names without wrappers ---- */
 
-/* Names of tensors without the components that PyTorch's wrappers of modules insert.
+/* Names of tensors without the components that PyTorch's module wrappers insert.
  *
- * A wrapper is a module with one child, whose name is a component of the names of all weights below:
- * "layers.0._orig_mod.weight". It may be anywhere on a path, where only a part of a model was wrapped. */
+ * A wrapper is a module with one child, whose name is part of the names of all weights below it:
+ * "layers.0._orig_mod.weight". It may be anywhere on a path, if only part of a model was
+ * wrapped. */
 
 static const char *const wrappers[] = {
     "_orig_mod",            /* torch.compile */

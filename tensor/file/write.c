@@ -1,7 +1,7 @@
-/* write.c - writing safetensors files. Layout: inner.h.
+/* write.c - writes safetensors files. Layout: inner.h.
  *
- * Tensors are written from the caller's memory; device memory passes through one bounded buffer. The
- * header, which holds their checksums, is written last. */
+ * Tensors are written from the caller's memory; device memory passes through one bounded buffer.
+ * The header, which holds their checksums, is written last. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -32,7 +32,7 @@ struct tp_writer {
     item *items;
     int n;
     size_t cap;
-    bool committed, no_nan, finite; /* no_nan refuses NaN; finite also infinity */
+    bool committed, no_nan, finite; /* no_nan refuses NaN, finite also infinity */
 };
 
 static tp_writer no_memory = {
@@ -132,7 +132,7 @@ void tp__writer_fail(tp_writer *W, const tp_err *e)
 void tp_writer_meta(tp_writer *W, const char *key, const char *value)
 {
     if (!tp_writer_ok(W)) return;
-    errno = 0; /* jansson does not say why it failed, but malloc sets errno */
+    errno = 0; /* jansson does not say why it failed; malloc sets errno */
     if (strcmp(key, TP_SUM_HEADER) == 0 || strcmp(key, TP_SUM_TENSORS) == 0)
         fail(W, TP_E_VALUE, "metadata '%s' is a checksum, which the writer itself makes", key);
     else if (json_object_get(W->meta, key))
@@ -194,7 +194,7 @@ static bool check(tp_writer *W, const char *name, const tp_shape *s, tp_dtype dt
     return tp_writer_ok(W);
 }
 
-/* A new item, or NULL with W failed. */
+/* Adds an item; NULL with W failed. */
 static item *add(tp_writer *W, const char *name, const tp_view *v)
 {
     if (!tp_reserve(&W->items, &W->cap, (size_t)W->n, 1, sizeof *W->items)) {
@@ -270,7 +270,7 @@ static json_t *describe(const item *t)
                      shape, "data_offsets", begin, begin + bytes);
 }
 
-/* The metadata, preceded by checksums whose digits are still 0. NULL without memory. */
+/* The metadata after checksums whose digits are still 0. NULL without memory. */
 static json_t *describe_all(const tp_writer *W)
 {
     const size_t digits = TP_SUM_DIGITS * (size_t)W->n;
@@ -320,7 +320,7 @@ typedef struct content {
     tp_sum *sum;
 } content;
 
-/* Builds the header, into which checksums are filled later; frees the text. */
+/* Builds the header, whose checksums are filled in later; frees the text. */
 static void frame(content *c, char *text)
 {
     const size_t length = text ? strlen(text) : 0;
@@ -335,7 +335,7 @@ static void frame(content *c, char *text)
     free(text);
 }
 
-/* Fails W if data, the part of t from byte `at` on, contains a value that W refuses. */
+/* Fails W if data, the part of t from byte `at` on, has a value that W refuses. */
 static bool accept(tp_writer *W, const item *t, size_t at, const void *data, size_t bytes)
 {
     const size_t size = tp_dtype_size(t->view.dtype);
@@ -361,7 +361,7 @@ static bool put_part(const content *c, int fd, const item *t, size_t at, const v
     return tp__file_put(fd, data, n);
 }
 
-/* Writes in pieces that are still in the cache after they are summed. */
+/* Writes pieces that are still in the cache after they are summed. */
 static bool put_item(const content *c, int fd, const item *t)
 {
     bool ok = true;

@@ -1,6 +1,6 @@
 /* zip.c - reads the directory of a ZIP archive with libarchive.
  *
- * libarchive returns the bytes of an entry in order, but a tensor is read in any order and in part.
+ * libarchive returns an entry's bytes in order, but tensors are read in any order and in part.
  * PyTorch stores entries uncompressed. The file offset of such entries is kept, and libarchive
  * reads only the compressed ones. */
 #include <archive.h>
@@ -80,7 +80,7 @@ static bool add(tp_zip *z, const char *name, struct archive *a, struct archive_e
         return false;
     }
     /* The number of bytes that libarchive has consumed, without the directory and skipped entries,
-     * is the file offset at which the entry's data begin. */
+     * is the file offset of the entry's data. */
     z->at[z->n++] = (tp_zip_entry){ .name = copy,
                                     .size = (size_t)archive_entry_size(e),
                                     .from = is_stored(a) ? archive_filter_bytes(a, -1) : -1 };
@@ -92,7 +92,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const tp_zip_entry *)a)->name, ((const tp_zip_entry *)b)->name);
 }
 
-/* Checks that names are unique, and that each stored entry is in the file, after its local
+/* Checks that names are unique and that each stored entry is in the file, after its local
  * header. */
 static void check(tp_zip *z)
 {
@@ -138,7 +138,7 @@ tp_zip_entry *tp__zip_find(const tp_zip *z, const char *name)
     return z->n ? bsearch(&key, z->at, z->n, sizeof key, by_name) : NULL;
 }
 
-/* Unpacks exactly the size that the directory gives: an entry cannot unpack to more. */
+/* Unpacks exactly the size given in the directory: an entry cannot unpack to more. */
 static void unpack(tp_zip *z, struct archive *a, tp_zip_entry *e, FILE *to)
 {
     char buffer[1 << 14];

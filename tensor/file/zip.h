@@ -1,4 +1,4 @@
-/* zip.h - locates the entries of a ZIP archive, so that they are read like any part of a file. */
+/* zip.h - locates the entries of a ZIP archive, so that they can be read as parts of a file. */
 #ifndef TP_ZIP_H
 #define TP_ZIP_H
 
@@ -20,13 +20,13 @@ typedef struct tp_zip {
     size_t n, room;
 } tp_zip;
 
-/* Reads the directory of the archive. False: z->err says why. Free z in both cases. */
+/* Reads the archive's directory. False: z->err says why. Free z in both cases. */
 bool tp__zip_open(tp_zip *z, int fd);
 void tp__zip_free(tp_zip *z);
 
 tp_zip_entry *tp__zip_find(const tp_zip *z, const char *name); /* NULL: none */
 
-/* Appends the content of all compressed entries that are wanted to a stream, in one pass. */
+/* Appends all wanted compressed entries, unpacked, to a stream, in one pass. */
 bool tp__zip_unpack(tp_zip *z, FILE *to);
 
 #endif

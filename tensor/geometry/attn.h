@@ -8,9 +8,9 @@
 
 typedef struct tp_attn {
     int64_t batch, heads, queries, keys, dim, width; /* B, H, N, S, D, H * D              */
-    int64_t ahead, span;     /* S - N; most keys that a query sees, 0: no limit */
+    int64_t ahead, span;     /* S - N; most keys a query sees, 0: no limit */
     int64_t group, kv_width; /* query heads that share a head of k and v; H / group * D   */
-    int64_t room;            /* rows of k and v in a batch row; those after S take no part */
+    int64_t room;            /* rows of k and v in a batch row; those after S are unused */
     bool causal, positions;
     bool shared; /* a bias [H,N,S] or positions: their gradients sum over the batch */
 } tp_attn;
@@ -28,14 +28,14 @@ static inline int64_t tp__end_key(const tp_attn *a, int64_t i)
     return !a->causal || end > a->keys ? a->keys : end > 0 ? end : 0;
 }
 
-/* The rows of k and v that take part. */
+/* The number of rows of k and v used. */
 static inline int64_t tp__attn_keys(const tp_view *k, const tp_attn_cfg *cfg)
 {
     return cfg->keys > 0 ? cfg->keys : k->dim[1];
 }
 
-/* The standard ALiBi slope of head h: 2^(-8 (h+1) / p) for the first p heads, p the largest power of
- * two that is at most H; then the odd ones of 2p. */
+/* The standard ALiBi slope of head h: 2^(-8 (h+1) / p) for the first p heads, p the largest power
+ * of two that is at most H; then the odd ones of 2p. */
 static inline double tp__alibi_slope(int heads, int h)
 {
     int p = 1;
@@ -48,7 +48,7 @@ static inline double tp__alibi_slope(int heads, int h)
 enum { PACKED_OF_Q = 3, PACKED_OF_K };
 typedef struct tp_packed_attn {
     tp_attn_cfg cfg;
-    int64_t queries, keys; /* the most of a document */
+    int64_t queries, keys; /* of a longest document */
 } tp_packed_attn;
 
 /* x: inputs of tp_attention (q, k, v, mask, bias) or tp_rel_attention (q, k, v, pos, r_w, r_r). */

@@ -1,4 +1,4 @@
-/* block.h - elements of a fixed reduction block: sums over blocks of this size are added in order. */
+/* block.h - the size of a reduction block: sums over such blocks are added in order. */
 #ifndef TP_GEOMETRY_BLOCK_H
 #define TP_GEOMETRY_BLOCK_H
 

@@ -1,10 +1,10 @@
-/* broadcast.h - how a smaller operand b broadcasts into a larger operand a, for elementwise
- * ops, expand and sums.
+/* broadcast.h - how a smaller operand b broadcasts into a larger operand a, for elementwise ops,
+ * expand and sums.
  *
  * Axes are aligned at the right. Adjacent axes are merged if b has all of them in full or is
  * repeated along all of them. The last merged axis is the row: n consecutive elements of a that
- * meet either n consecutive elements of b or a single one. Equal shapes have one row; a trailing
- * vector is one row repeated; a scalar is one element repeated.
+ * meet either n consecutive elements of b or one. Equal shapes have one row; a trailing vector is
+ * one row repeated; a scalar is one element repeated.
  *
  * A loop over elements [i, end) of a runs piece by piece; a piece is part of one row:
  *
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* Some axes in order. Item i of `count` is at offset tp__axes_at(x, i). */
+/* Axes in order. Item i of `count` is at offset tp__axes_at(x, i). */
 typedef struct tp_axes {
     int n;
     int64_t count, dim[TP_MAX_DIMS], stride[TP_MAX_DIMS];
@@ -41,7 +41,7 @@ typedef struct tp_even {
     int64_t at, items, step;
 } tp_even;
 
-/* The longest such run from item i of x on, before item `end`. */
+/* The longest such run from item i of x, before item `end`. */
 static inline tp_even tp__even(const tp_axes *x, int64_t i, int64_t end)
 {
     const int64_t last = x->n > 0 ? x->n - 1 : 0, step = x->n > 0 ? x->stride[last] : 0;
@@ -52,7 +52,7 @@ static inline tp_even tp__even(const tp_axes *x, int64_t i, int64_t end)
 typedef struct tp_bcast {
     int64_t n;     /* elements of a in a row                                        */
     bool one;      /* a row meets one element of b, not n                           */
-    tp_axes rows;  /* rows of a: offset of the row of b that each meets             */
+    tp_axes rows;  /* rows of a: offset of the row of b each meets */
     tp_axes kept;  /* rows of b: offset of the first row of a that meets it         */
     tp_axes again; /* offsets from that row of a to all rows that meet the same row */
 } tp_bcast;
@@ -61,7 +61,7 @@ typedef struct tp_bcast {
 tp_bcast tp__bcast(const tp_view *a, const tp_view *b);
 
 typedef struct tp_piece {
-    int64_t a, b, n; /* elements [a, a+n) of a meet b alone or [b, b+n) */
+    int64_t a, b, n; /* elements [a, a+n) of a meet b or [b, b+n) */
     int64_t row;
 } tp_piece;
 
@@ -82,7 +82,7 @@ static inline void tp__next(const tp_bcast *p, tp_piece *s, int64_t end)
 }
 #endif
 
-/* How the sums onto the elements of b are split; the split depends on the shapes alone. The `spans`
+/* How the sums onto the elements of b are split; this depends only on the shapes. The `spans`
  * stretches of a that meet a row of b are summed in `blocks` blocks, and the block sums are added
  * in order. */
 typedef struct tp_fold_split {

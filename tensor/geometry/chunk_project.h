@@ -4,11 +4,11 @@
 
 #include "tensor/geometry/packed.h"
 
-/* The last two are inputs of chunk_project_kv alone. With offsets, chunks are packed documents. */
+/* The last two are for chunk_project_kv only. With offsets, chunks are packed documents. */
 enum { CHUNK_X, CHUNK_SCORES, CHUNK_MASK, CHUNK_V, CHUNK_OFFSET, CHUNK_NX };
 
 typedef struct tp__chunk_attr {
-    int64_t heads, chunk, rank; /* chunk: tokens, of documents the most */
+    int64_t heads, chunk, rank; /* chunk: tokens, of documents at most */
 } tp__chunk_attr;
 
 static inline bool tp__chunk_packed(const tp_view *x, int nx)
@@ -16,7 +16,7 @@ static inline bool tp__chunk_packed(const tp_view *x, int nx)
     return nx > CHUNK_OFFSET && !tp_absent(&x[CHUNK_OFFSET]);
 }
 
-/* The chunks of checked inputs: which rows of [B*N,C] each one has. */
+/* The chunks of checked inputs: their rows in [B*N,C]. */
 static inline tp_packing tp__chunks(const tp_view *x, int nx, const tp__chunk_attr *a)
 {
     if (tp__chunk_packed(x, nx)) return tp__packing(&x[CHUNK_OFFSET], x[CHUNK_X].dim[0], a->chunk);
@@ -25,7 +25,7 @@ static inline tp_packing tp__chunks(const tp_view *x, int nx, const tp__chunk_at
     return p;
 }
 
-/* The input that result i is made of. */
+/* The input of result i. */
 static inline int tp__chunk_values(int i)
 {
     return i == 0 ? CHUNK_X : CHUNK_V;

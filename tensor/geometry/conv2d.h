@@ -4,7 +4,7 @@
  * tap t read position from + j move + t hop, or nothing outside the image. The convolution itself
  * is one pass. Its gradient dX takes one pass for each remainder of a position modulo the stride:
  * the taps that meet such positions form a dense convolution of dY, so each element has one writer
- * and nothing is scattered. A convolution of sequences [B,N,C] is one of images of one row. */
+ * and nothing is scattered. Sequences [B,N,C] are convolved as images of one row. */
 #ifndef TP_CONV2D_H
 #define TP_CONV2D_H
 
@@ -15,7 +15,7 @@ typedef struct tp__conv2d {
     tp__conv_axis axis[2];         /* rows, columns          */
 } tp__conv2d;
 
-/* The defaults of cfg are already filled in, see tp_conv2d. */
+/* cfg has its defaults filled in, see tp_conv2d. */
 static inline tp__conv2d tp__conv2d_of(const tp_conv_cfg *cfg, const tp_view *x, const tp_view *w)
 {
     static const tp_conv_cfg plain = { { 1, 1 }, { 0, 0 }, { 1, 1 }, 1 };
@@ -31,8 +31,8 @@ static inline tp__conv2d tp__conv2d_of(const tp_conv_cfg *cfg, const tp_view *x,
     return g;
 }
 
-/* The convolution of a call. Its result says how many positions there are: fewer than fit if the call is
- * that of a transposed convolution with output_pad. */
+/* The convolution of a call. Its result gives the number of positions: fewer than fit in the call
+ * of a transposed convolution with output_pad. */
 static inline tp__conv2d tp__conv2d_call(const tp_call *c)
 {
     const tp_view *y = &c->y[0];
@@ -49,8 +49,8 @@ typedef struct tp__conv_transpose_attr {
     int64_t output_pad[2];
 } tp__conv_transpose_attr;
 
-/* A transposed convolution Y of X is the gradient of the convolution whose result is like X and whose input
- * is like Y, with the same weights. `c` is a call of that convolution:
+/* A transposed convolution Y of X is the gradient of the convolution with the same weights whose
+ * result is like X and whose input is like Y. `c` is a call of that convolution:
  *
  *     forward    x = (like Y, w, none)    dy = X    dx = (Y, none, none)
  *     backward   x = (dY, w, none)        dy = X    dx = (none, dw, none)    y = dX */
@@ -137,13 +137,13 @@ static inline tp__conv2d_pass tp__conv2d_forward(const tp__conv2d *g)
     return p;
 }
 
-/* One axis of the pass for remainder f. Its taps k, the last one first, are those with f + pad - k
- * dilation a multiple of the stride. */
+/* One axis of the pass for remainder f. Its taps k, in descending order, are those where f + pad -
+ * k dilation is divisible by stride. */
 static inline tp__conv2d_span tp__conv2d_phase(const tp__conv_axis *a, int64_t f)
 {
     tp__conv2d_span s;
     int64_t every = a->stride, rest = a->dilation, first = 0;
-    while (rest > 0) { /* ends with the greatest common divisor in `every` */
+    while (rest > 0) { /* leaves the greatest common divisor in `every` */
         const int64_t r = every % rest;
         every = rest;
         rest = r;
@@ -165,7 +165,7 @@ static inline tp__conv2d_span tp__conv2d_phase(const tp__conv_axis *a, int64_t f
     return s;
 }
 
-/* The number of passes of dX, one for each pair of remainders that occurs. */
+/* The number of passes of dX, one for each pair of remainders. */
 static inline int64_t tp__conv2d_phases(const tp__conv2d *g)
 {
     int64_t n = 1;

@@ -1,4 +1,4 @@
-/* create.h - attributes of the ops that make tensors, and what their kernels agree on. */
+/* create.h - attributes of the ops that make tensors, and formulas of their kernels. */
 #ifndef TP_GEOMETRY_CREATE_H
 #define TP_GEOMETRY_CREATE_H
 
@@ -11,10 +11,10 @@ typedef struct tp_arange_attr {
     tp_dtype dtype;
     int64_t n, ahead;
     double first, last, step;
-    bool line; /* of tp_linspace */
+    bool line; /* tp_linspace */
 } tp_arange_attr;
 
-/* Number i, a whole one. */
+/* Number i, an integer. */
 TP_HD static inline double tp__arange_at(const tp_arange_attr *a, double i)
 {
     return i < (double)a->ahead ? a->first + i * a->step
@@ -31,7 +31,7 @@ typedef struct tp_triangle_attr {
     bool upper;
 } tp_triangle_attr;
 
-/* Columns begin .. end of row r of a matrix with C columns stay. */
+/* Row r of a matrix with C columns keeps columns begin .. end. */
 typedef struct tp_triangle_row {
     int64_t begin, end;
 } tp_triangle_row;

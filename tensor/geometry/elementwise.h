@@ -4,13 +4,13 @@
 
 #include <tapegrad/op.h>
 
-/* A number in place of an operand of a function of two: the operand is absent. */
+/* A number replaces one operand of a binary function; that operand is absent. */
 typedef struct tp_binary_attr {
     double number;
     int numbers; /* bit i: operand i is the number */
 } tp_binary_attr;
 
-/* What comparisons and logical ops ask about two elements. */
+/* The relations tested by comparisons and logical ops. */
 typedef enum tp_relation {
     TP_EQ,
     TP_NE,
@@ -29,15 +29,15 @@ typedef struct tp_compare_attr {
     tp_relation relation;
 } tp_compare_attr;
 
-/* What an op asks about one element. */
+/* Tests of one element. */
 typedef enum tp_question { TP_IS_ZERO, TP_IS_NAN, TP_IS_FINITE, TP_IS_INF } tp_question;
 
-/* A conversion. The dtypes of views do not show bf16 on the CPU. */
+/* A conversion. On the CPU, dtypes of views hide bf16. */
 typedef struct tp_cast_attr {
     tp_dtype to, from;
 } tp_cast_attr;
 
-/* Constants of a function of one operand: clamp's bounds a, b; of others only a. */
+/* Constants of a unary function: clamp's bounds a, b; otherwise only a. */
 typedef struct tp_unary_attr {
     double a, b;
 } tp_unary_attr;

@@ -1,8 +1,8 @@
-/* factored.h - how Adafactor's kernels cut a parameter of at least two axes, numel / (rows * cols)
- * matrices.
+/* factored.h - how Adafactor's kernels divide a parameter of at least two axes, numel / (rows *
+ * cols) matrices.
  *
- * A slab is some rows of one matrix, the last one up to twice as many. Sums along rows lie in one slab;
- * sums down columns are added slab by slab, in order. The blocks of a segment share its slabs, columns
+ * A slab is some rows of one matrix, the last one up to twice as many. A row sum lies in one slab;
+ * column sums are added slab by slab, in order. The blocks of a segment share its slabs, columns
  * and matrices evenly. All of this follows from the shape. */
 #ifndef TP_FACTORED_H
 #define TP_FACTORED_H
@@ -23,7 +23,7 @@ static TP_HD inline int64_t tp__matrices(const tp_segment *s)
     return s->numel / (s->rows * s->cols);
 }
 
-/* Rows of a slab: about a block of elements, but no fewer than 64 rows. */
+/* Rows of a slab: about a block of elements, but at least 64 rows. */
 static TP_HD inline int64_t tp__slab_rows(const tp_segment *s)
 {
     const int64_t rows = TP_BLOCK / s->cols;
@@ -37,23 +37,23 @@ static TP_HD inline int64_t tp__slabs(const tp_segment *s)
     return n > 1 ? n : 1;
 }
 
-/* The first of n items that fall to block `part` of a segment; the next block's first is the end. */
+/* The first of n items assigned to block `part` of a segment; the next block's first is the end. */
 static TP_HD inline int64_t tp__share(const tp_segment *s, int64_t n, int64_t part)
 {
     const int64_t parts = (s->numel + TP_BLOCK - 1) / TP_BLOCK;
     return part * (n / parts) + part * (n % parts) / parts;
 }
 
-/* The scratch of a step, in doubles. Columns of matrices of one slab need no sums there, the others
- * have at most numel / 64. */
+/* The scratch of a step, in doubles. Matrices of one slab need no column sums, the others at most
+ * numel / 64. */
 typedef struct tp_factored_work {
     double *part;   /* [blocks][2]: sums of squares of the values and of the update */
     double *factor; /* [segments]: the step of each parameter                      */
-    double *row;    /* as the state of rows: it, divided by its mean               */
+    double *row;    /* like the row state: it, divided by its mean */
     double *col;    /* [slabs][cols] of each matrix: sums of squares               */
 } tp_factored_work;
 
-/* rows: elements of the state of rows. */
+/* rows: elements of the row state. */
 static inline tp_factored_work tp__factored_work(void *work, const tp_segments *s, int64_t rows)
 {
     double *part = (double *)work, *factor = part + 2 * s->blocks, *row = factor + s->n;
@@ -73,7 +73,7 @@ static TP_HD inline int64_t tp__slab_sums(const tp_segment *s, int64_t matrix, i
     return first + (matrix * tp__slabs(s) + slab) * s->cols;
 }
 
-/* The step of a parameter, from the sums of squares of its values and of its update. */
+/* A parameter's step, from the sums of squares of its values and its update. */
 static TP_HD inline double tp__adafactor_rate(const double *k, const tp_segment *s, double pp,
                                               double uu)
 {

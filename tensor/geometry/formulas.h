@@ -1,12 +1,13 @@
-/* formulas.h - what the formulas of functions.h are made of, by one definition for every backend. A slope is
- * the derivative at the input x; comparisons propagate NaN.
+/* formulas.h - building blocks of the formulas of functions.h, defined once for all backends. A
+ * slope is the derivative at the input x; comparisons propagate NaN.
  *
  *     relu        max(x, 0), slope 0 at 0
  *     quick_gelu  x s(1.702 x), s the logistic function
  *     silu        x s(x)
  *
- * Included by cpu/kit/activation.h and cuda/kit/activation.cuh, which define TP_FORMULA (how such a
- * function is declared), real, RC and r_exp before, and gelu after, since they approximate erf differently. */
+ * Included by cpu/kit/activation.h and cuda/kit/activation.cuh, which first define TP_FORMULA (how
+ * such a function is declared), real, RC and r_exp, and afterwards gelu, since they approximate erf
+ * differently. */
 #ifndef TP_FORMULAS_H
 #define TP_FORMULAS_H
 
@@ -76,7 +77,7 @@ TP_FORMULA real mish_slope(real x, real t)
     return t + x * (1 - t * t) * logistic(x);
 }
 
-/* A part of a gradient: nothing, half of it or all. */
+/* None, half or all of a gradient. */
 TP_FORMULA real share(real dy, bool none, bool half)
 {
     return none ? RC(0.0) : half ? RC(0.5) * dy : dy;

@@ -1,4 +1,4 @@
-/* index.h - reads integer tensors of either width; what the ops that do so share. */
+/* index.h - reads integer tensors of either width; shared by the ops that do so. */
 #ifndef TP_INDEX_H
 #define TP_INDEX_H
 

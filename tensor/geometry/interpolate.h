@@ -4,8 +4,8 @@
  * Output o is at input coordinate (o + 1/2) in/out - 1/2, or o (in - 1)/(out - 1) with aligned
  * corners. Bilinear interpolation raises a negative coordinate to 0 and reads the two inputs around
  * it. Bicubic reads four inputs, weighted by cubic convolution with a = -3/4. Reads beyond an end
- * return the input at that end. Nearest reads input floor(o in/out), or floor((o + 1/2) in/out) if exact,
- * in f32 as PyTorch, which decides where the quotient is close to an integer. */
+ * return the input at that end. Nearest reads input floor(o in/out), or floor((o + 1/2) in/out) if
+ * exact, in f32 like PyTorch, which matters where the quotient is near an integer. */
 #ifndef TP_INTERPOLATE_H
 #define TP_INTERPOLATE_H
 
@@ -25,7 +25,7 @@ typedef struct tp__resize_axis {
     int64_t in, out;
     int taps; /* 1, 2 or 4 */
     bool align;
-    float shift;  /* of nearest */
+    float shift;  /* nearest */
     double scale; /* inputs per output */
 } tp__resize_axis;
 
@@ -56,8 +56,7 @@ static inline tp__resize tp__resize_of(const tp__interpolate_attr *at, const tp_
     return g;
 }
 
-/* Weights of the taps of output o. The first tap reads input *first, which may be outside the
- * axis. */
+/* Weights of the taps of output o. The first tap reads input *first, maybe outside the axis. */
 TP_HD static inline void tp__resize_weights(const tp__resize_axis *a, int64_t o, double w[4],
                                             int64_t *first)
 {
@@ -102,7 +101,7 @@ TP_HD static inline void tp__resize_readers(const tp__resize_axis *a, int64_t i,
     if (a->scale <= 0.0) return;
     double low = ((double)i - reach + half) / a->scale - half;
     double high = ((double)i + reach + half) / a->scale - half;
-    if (a->taps == 1) { /* with what f32 may be off */
+    if (a->taps == 1) { /* allow for f32 rounding */
         const double slack = (double)a->out * 0x1p-21;
         low = (double)i / a->scale - slack;
         high = (double)(i + 1) / a->scale + slack;

@@ -1,4 +1,4 @@
-/* linalg.h - attributes that matmul and linear share with their kernels. */
+/* linalg.h - attributes shared by matmul, linear and their kernels. */
 #ifndef TP_LINALG_H
 #define TP_LINALG_H
 

@@ -1,4 +1,5 @@
-/* linear_attention.h - what linear attention and its kernels agree on: sizes, features, how sums are cut. */
+/* linear_attention.h - sizes, features and summation order of linear attention, shared with its
+ * kernels. */
 #ifndef TP_LINEAR_ATTENTION_H
 #define TP_LINEAR_ATTENTION_H
 
@@ -12,15 +13,15 @@
 enum { LIN_Q, LIN_K, LIN_V, LIN_PROJECTION, LIN_MASK, LIN_NX };
 enum { LIN_Y, LIN_SUMS, LIN_ROWS, LIN_NY };
 
-/* Saved are the sums [B,H,M,E] over keys of feature times value, E = D and one column more for a value of 1 if
- * results are normalised, and numbers for rows: the denominators [B,H,N], and what is subtracted from exponents of
- * queries [B,H,N] and keys [B,H,S]. */
+/* Saved are the sums [B,H,M,E] over keys of feature times value, with E = D plus a column for a
+ * value of 1 if results are normalised, and row data: the denominators [B,H,N] and the offsets
+ * subtracted from the exponents of queries [B,H,N] and keys [B,H,S]. */
 typedef struct tp_lin {
     int64_t batch, heads, queries, keys, dim, width; /* B, H, N, S, D, H * D */
     int64_t features, columns;                       /* M, E                 */
     bool normalise;
     double scale;  /* of queries and keys before the features    */
-    double factor; /* of the result, if it is not normalised     */
+    double factor; /* of the result, if not normalised */
     double eps;
 } tp_lin;
 
@@ -49,20 +50,20 @@ static inline tp_lin tp__lin(const tp_view *x, const tp_linear_attn_cfg *cfg)
     return g;
 }
 
-/* The first number of a part of rows: denominators, of queries, of keys. */
+/* The offset of a part of the row data: denominators, queries, keys. */
 enum { LIN_DENOMINATOR, LIN_OF_QUERY, LIN_OF_KEY };
 static inline int64_t tp__lin_rows(const tp_lin *g, int part)
 {
     return g->batch * g->heads * part * g->queries;
 }
 
-/* Sums over n rows are cut into so many parts of equal length, a multiple of 64, which are added in order: about
- * `tasks` parts in all heads together. */
+/* The number of equal parts, of a multiple of 64 rows, into which sums over n rows are split and
+ * added in order: about `tasks` in all heads together. */
 static inline int64_t tp__lin_parts(const tp_lin *g, int64_t n, int64_t tasks)
 {
     const int64_t heads = g->batch * g->heads, tiles = (n + 63) / 64;
     const int64_t want = heads > 0 && heads < tasks ? tasks / heads : 1;
-    const int64_t most = (tiles + 3) / 4; /* no shorter than 256 rows */
+    const int64_t most = (tiles + 3) / 4; /* at least 256 rows each */
     const int64_t parts = want < most ? want : most;
     return parts > 0 ? parts : 1;
 }

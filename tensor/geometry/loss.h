@@ -1,4 +1,4 @@
-/* loss.h - attributes that the losses share with their kernels. */
+/* loss.h - attributes shared by the losses and their kernels. */
 #ifndef TP_LOSS_H
 #define TP_LOSS_H
 
@@ -35,13 +35,13 @@ typedef struct tp__point_loss_attr {
     double eps;          /* poisson_nll                               */
 } tp__point_loss_attr;
 
-/* Rows of K logits that are summed together by focal_class. */
+/* Rows of K logits that focal_class sums together. */
 static inline int64_t tp__focal_rows(int64_t K)
 {
     return K < TP_BLOCK ? TP_BLOCK / K : 1;
 }
 
-/* Losses of rows: nll, giou, triplet_margin, dice. */
+/* Row losses: nll, giou, triplet_margin, dice. */
 typedef struct tp__row_loss_attr {
     tp_reduction reduction;
     int axes;         /* dice: of a row */

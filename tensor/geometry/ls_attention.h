@@ -1,4 +1,4 @@
-/* ls_attention.h - attributes, inputs and geometry that the long-short attention op shares with its
+/* ls_attention.h - attributes, inputs and geometry shared by the long-short attention op and its
  * kernels.
  *
  * Wc cached window rows precede the N queries. Window row j is a key at distance Wc + t - j from
@@ -14,7 +14,7 @@
 #include "tensor/geometry/whole.h"
 
 #define LS_ALIGN 16 /* elements; scratch sizes are multiples of it for every vector length */
-#define LS_TASKS 8  /* with fewer heads in the batch, queries are split into stripes       */
+#define LS_TASKS 8  /* with fewer heads in the batch, queries are split into stripes */
 #define LS_TILE  64 /* queries per tile                                                    */
 
 typedef struct tp__ls_attr {
@@ -63,9 +63,9 @@ typedef struct tp__ls_dims {
     bool segment, dropped; /* dropped: dropout, in training */
 } tp__ls_dims;
 
-/* The geometry of checked inputs. Stripes depend on the shapes alone, so results do not depend on
- * the number of threads. No stripe is shorter than the window, because each stripe packs the window
- * before it again. */
+/* The geometry of checked inputs. Stripes depend only on the shapes, so results do not depend on
+ * the number of threads. No stripe is shorter than the window, because each stripe repacks the
+ * window before it. */
 static inline tp__ls_dims tp__ls_geometry(const tp_view *x, const tp__ls_attr *a)
 {
     tp__ls_dims g;
@@ -111,7 +111,7 @@ static inline int64_t tp__ls_end_vec(const tp__ls_dims *g, int64_t t)
     return (g->Cc + t / g->l) * g->r;
 }
 
-/* Element (query, 0) of the probabilities [B,H,N,nc+Wc+N] of vectors, then window rows. */
+/* Element (query, 0) of the probabilities [B,H,N,nc+Wc+N], vectors before window rows. */
 static inline int64_t tp__ls_row(const tp__ls_dims *g, int64_t b, int64_t h, int64_t t)
 {
     return ((b * g->H + h) * g->N + t) * (g->nc + (g->w ? g->Wc + g->N : 0));

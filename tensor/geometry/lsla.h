@@ -1,4 +1,4 @@
-/* lsla.h - light self-limited attention: windows and shifts. Shared by the op file and the
+/* lsla.h - windows and shifts of light self-limited attention. For the op file and the
  * kernels.
  *
  * The map is rolled up and left by the shift, then split into windows of w x w tokens, n = w w. The

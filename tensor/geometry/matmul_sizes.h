@@ -1,5 +1,4 @@
-/* matmul_sizes.h - the batch of products that a matmul computes, for the kernels of every
- * device. */
+/* matmul_sizes.h - the batch of products that a matmul computes, for all backends. */
 #ifndef TP_MATMUL_SIZES_H
 #define TP_MATMUL_SIZES_H
 

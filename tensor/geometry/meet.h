@@ -1,14 +1,14 @@
 /* meet.h - how up to three operands broadcast into a common shape y, for elementwise ops.
  *
- * Axes are aligned at the right, and an operand with size 1 along an axis, or without it, is repeated.
- * Adjacent axes are merged if the same operands are repeated along them. The last merged axis is the
- * row: n consecutive elements of y that meet, in each operand, n consecutive elements or a single one.
+ * Axes are aligned at the right; an operand with a missing axis, or size 1 along it, is repeated.
+ * Adjacent axes are merged if the same operands are repeated along them. The last merged axis is
+ * the row: n consecutive elements of y that pair, in each operand, with n consecutive elements or
+ * one.
  *
- * A loop over elements [i, end) of y runs row by row, without divisions after the first:
+ * A loop over elements [i, end) of y runs row by row, dividing only at the first:
  *
  *     for (tp_run r = tp__run_from(&m, i, end); r.n > 0; tp__run_next(&m, &r, end))
- *         ... y[r.y + j] meets x[r.x[k] + (m.one[k] ? 0 : j)], j < r.n
- */
+ *         ... y[r.y + j] meets x[r.x[k] + (m.one[k] ? 0 : j)], j < r.n */
 #ifndef TP_MEET_H
 #define TP_MEET_H
 
@@ -30,13 +30,13 @@ typedef struct tp_meet {
 /* The operands x must broadcast into y. Only shapes are read. */
 tp_meet tp__meet(const tp_view *y, int operands, const tp_view *const *x);
 
-/* The common shape of the operands that are present, in y. Returns -1, or the axis, counted from the end
- * (1: the last), on which they disagree, with the sizes in sizes. */
+/* Stores in y the operands' common shape. Returns -1, or the axis, counted from the end (1: the
+ * last), on which they disagree, with the sizes in sizes. */
 int tp__common_shape(tp_view *y, int operands, const tp_view *const *x, int64_t sizes[TP_MEETING]);
 
 typedef struct tp_run {
-    int64_t y, n, x[TP_MEETING]; /* elements [y, y+n), and where the operands' begin        */
-    int64_t row[TP_MEETING];     /* where the operands' rows begin                          */
+    int64_t y, n, x[TP_MEETING]; /* elements [y, y+n), and the operands' first ones */
+    int64_t row[TP_MEETING];     /* starts of the operands' rows */
     int64_t index[TP_MAX_DIMS];
 } tp_run;
 
@@ -57,7 +57,7 @@ static inline tp_run tp__run_from(const tp_meet *m, int64_t i, int64_t end)
     return r;
 }
 
-/* To the start of the next row. */
+/* Moves to the next row. */
 static inline void tp__run_next(const tp_meet *m, tp_run *r, int64_t end)
 {
     r->y += r->n;

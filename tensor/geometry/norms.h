@@ -1,4 +1,4 @@
-/* norms.h - attributes that the normalisations share with their kernels. */
+/* norms.h - attributes shared by the normalisations and their kernels. */
 #ifndef TP_NORMS_H
 #define TP_NORMS_H
 
@@ -16,7 +16,7 @@ typedef struct tp__batchnorm_attr {
 
 typedef struct tp__groupnorm_attr {
     int64_t groups;
-    bool each; /* instance norm: a group for each channel; groups is 0 */
+    bool each; /* instance norm: a group per channel; groups is 0 */
     double eps;
 } tp__groupnorm_attr;
 

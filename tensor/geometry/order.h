@@ -1,4 +1,4 @@
-/* order.h - what sort and topk and their kernels agree on. */
+/* order.h - shared by sort, topk and their kernels. */
 #ifndef TP_ORDER_H
 #define TP_ORDER_H
 
@@ -27,7 +27,7 @@ static inline tp_order tp__order(const tp_view *x, const void *attr)
     return o;
 }
 
-/* A number whose unsigned order is that of the float: -0 equals 0, NaN is the largest. */
+/* A key whose unsigned order is the float's: -0 equals 0, NaN is the largest. */
 TP_HD static inline uint32_t tp__order_key32(float x, bool descending)
 {
     const union {

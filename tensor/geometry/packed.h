@@ -1,7 +1,8 @@
-/* packed.h - packed documents: the rows of each one. Shared by op files and kernels.
+/* packed.h - packed documents and their rows. Shared by op files and kernels.
  *
- * Offsets are data, of which only kernels know the values. Whatever they are, the rows of a document lie within
- * the tensor and are at most `longest`. Without offsets all documents have `longest` rows. */
+ * Only kernels can read the offsets, which are data. Whatever their values, a document's rows lie
+ * within the tensor and number at most `longest`. Without offsets all documents have `longest`
+ * rows. */
 #ifndef TP_PACKED_H
 #define TP_PACKED_H
 

@@ -1,5 +1,5 @@
-/* permute_plan.h - a permutation of axes, with axes that stay adjacent merged. The copies and
- * transposes of CPU and GPU start from it. */
+/* permute_plan.h - a permutation of axes, merging axes that stay adjacent; for copies and
+ * transposes on CPU and GPU. */
 #ifndef TP_PERMUTE_PLAN_H
 #define TP_PERMUTE_PLAN_H
 

@@ -1,7 +1,8 @@
 /* pool.h - geometry of pooling windows over channels-last images, for shape rules and kernels.
  *
- * Output o of an axis sees those inputs of [o stride - pad, o stride - pad + kernel) that exist or, in
- * adaptive pooling, [floor(o in / out), ceil((o + 1) in / out)). The kernels know only these ranges. */
+ * Along an axis, output o sees the existing inputs of [o stride - pad, o stride - pad + kernel)
+ * or, in adaptive pooling, [floor(o in / out), ceil((o + 1) in / out)). Kernels know only these
+ * ranges. */
 #ifndef TP_POOL_H
 #define TP_POOL_H
 
@@ -11,7 +12,7 @@
 #include "tensor/geometry/whole.h"
 
 typedef struct tp__pool_attr {
-    tp_pool_cfg cfg; /* its defaults are filled in; all 0 if adaptive */
+    tp_pool_cfg cfg; /* defaults filled in; all 0 if adaptive */
     int64_t size[2]; /* adaptive: rows and columns of y; otherwise 0  */
 } tp__pool_attr;
 
@@ -22,11 +23,11 @@ typedef struct tp__pool_axis {
 typedef struct tp__pool {
     int64_t batch, channels;
     tp__pool_axis axis[2]; /* rows, columns                                      */
-    bool ignore_pad;       /* average: divide by the number of inputs that exist */
+    bool ignore_pad;       /* average: divide by the number of existing inputs */
 } tp__pool;
 
-/* Outputs of an axis; 0 or less if there is no room for a window. A window that `ceil` adds begins
- * in the image or in the padding before it. */
+/* Outputs of an axis; 0 or less if no window fits. A window that `ceil` adds begins in the image or
+ * in the padding before it. */
 static inline int64_t tp__pool_outputs(const tp__pool_axis *a, bool ceil)
 {
     const int64_t room = a->in + 2 * a->pad - a->kernel;
@@ -53,8 +54,8 @@ static inline tp__pool tp__pool_of(const tp__pool_attr *at, const tp_view *x)
     return g;
 }
 
-/* Those of n that piece i of m covers, if the pieces are as equal as can be and overlap rather than cut
- * an element. Swapping n and m gives the pieces that cover an element. */
+/* The range of n elements that piece i of m covers; pieces are as equal as possible and overlap
+ * rather than split an element. Swap n and m for the pieces covering one. */
 TP_HD static inline tp__range tp__pool_piece(int64_t i, int64_t n, int64_t m)
 {
     tp__range r;
@@ -93,7 +94,7 @@ TP_HD static inline tp__range tp__pool_seen(const tp__pool_axis *a, int64_t i)
     return r;
 }
 
-/* What an axis contributes to the divisor of averages at its output o. */
+/* An axis's factor in the divisor of averages, at its output o. */
 TP_HD static inline int64_t tp__pool_count(const tp__pool *g, int axis, int64_t o)
 {
     const tp__pool_axis *a = &g->axis[axis];

@@ -8,7 +8,7 @@ typedef struct tp__rnn_attr {
     bool reverse;
 } tp__rnn_attr;
 
-/* Inputs: x [B,N,C], w_ih [G*H,C], w_hh [G*H,H], b_ih, b_hh [G*H], lengths [B], h0 [B,H], and, of the LSTM
+/* Inputs: x [B,N,C], w_ih [G*H,C], w_hh [G*H,H], b_ih, b_hh [G*H], lengths [B], h0 [B,H], and, LSTM
  * only, c0 [B,H]. */
 enum {
     TP_RNN_X,
@@ -22,9 +22,9 @@ enum {
     TP_RNN_INPUTS
 };
 
-/* Outputs: y [B,N,H], h [B,H] and, of the LSTM, c [B,H]; then the hidden ones: what backward needs of each
- * step, 4 H numbers (LSTM: i, f, g, o; GRU: r, z, n, w_hn h + b_hn), and the LSTM's c of each step, H. In
- * which order the steps lie is the backend's affair. */
+/* Outputs: y [B,N,H], h [B,H] and, for the LSTM, c [B,H]; then hidden ones for backward: 4 H
+ * numbers per step (LSTM: i, f, g, o; GRU: r, z, n, w_hn h + b_hn), and the LSTM's c at each step,
+ * H. Each backend chooses the order of the steps. */
 enum {
     TP_RNN_Y,
     TP_RNN_H,

@@ -1,4 +1,4 @@
-/* reduced.h - the axes of a reduction, decoded in one place for the shape rules and both backends. */
+/* reduced.h - decodes the axes of a reduction, for the shape rules and both backends. */
 #ifndef TP_REDUCED_H
 #define TP_REDUCED_H
 
@@ -14,13 +14,13 @@ typedef struct tp_reduce_attr {
 } tp_reduce_attr;
 
 /* Bit i of *set: axis i of ndim is reduced; *keep: it stays, with size 1. False, with the reason in
- * why, if `axes` fits no tensor of ndim axes. */
+ * why, if no tensor of ndim axes fits. */
 bool tp__axes(int axes, int ndim, unsigned *set, bool *keep, char *why, size_t size);
 
-/* The view of x with size 1 along the axes, which must fit: what the result broadcasts from. */
+/* x with size 1 along the axes, which must fit; the result broadcasts from it. */
 tp_view tp__reduced(const tp_view *x, int axes);
 
-/* Bytes of c->work for a forward call that keeps `state` bytes for each result and block of tp__fold. */
+/* Bytes of c->work for a forward call with `state` bytes per result and block of tp__fold. */
 size_t tp__reduce_work(const tp_call *c, size_t state);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* remap.c - the stretches of flips and pads, with axes merged that move alike. */
+/* remap.c - the stretches of flips and pads, merging axes that move alike. */
 #include "tensor/geometry/remap.h"
 
 #include "tensor/geometry/reduced.h"
@@ -31,13 +31,13 @@ static tp_remap_axis padded(int64_t n, int64_t before, int64_t after, tp_pad_mod
     return a;
 }
 
-/* +1 or -1 if an axis is one whole stretch that runs that way, else 0. */
+/* +1 or -1 if an axis is one full stretch in that direction, else 0. */
 static int whole(const tp_remap_axis *a)
 {
     return a->nx == a->ny ? a->part[TP_MIDDLE].step : 0;
 }
 
-/* Merges axes, and computes the strides. */
+/* Merges axes and computes the strides. */
 static tp_remap remap_of(int ndim, const tp_remap_axis *axis)
 {
     tp_remap m = { .n = 0, .inner = 1 };

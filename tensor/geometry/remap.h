@@ -1,14 +1,16 @@
-/* remap.h - results whose elements are elements of x at other places: flips, and pads by several axes.
+/* remap.h - flips and multi-axis pads, which move elements of x to other places.
  *
- * An element of y lies, along each axis, in one of three stretches of that axis, which run through x forwards,
- * backwards or over one element; or in a gap, where y is constant. The middle stretch covers all of x:
+ * Along each axis, an element of y lies in one of three stretches, which run through x forwards,
+ * backwards or over one element, or in a gap, where y is constant. The middle stretch covers all of
+ * x:
  *
  *     flip          y = x reversed
  *     reflect       x[b] .. x[1]    x    x[n-2] .. x[n-1-a]
  *     replicate     x[0] .. x[0]    x    x[n-1] .. x[n-1]
  *     circular      x[n-b] ..       x    x[0] .. x[a-1]
  *
- * Backward is a gather: an element of x meets up to three stretches along each axis, always in one order. */
+ * Backward is a gather: an element of x meets up to three stretches along each axis, always in one
+ * order. */
 #ifndef TP_REMAP_H
 #define TP_REMAP_H
 
@@ -33,22 +35,22 @@ typedef struct tp_remap_axis {
     tp_stretch part[TP_STRETCHES];      /* in y's order               */
 } tp_remap_axis;
 
-/* Axes that can be merged are; there is at least one. Under each index of the last one lie `inner` elements
- * that stay together. */
+/* Mergeable axes are merged; at least one remains. Each index of the last one holds `inner`
+ * consecutive elements. */
 typedef struct tp_remap {
     int n;
     int64_t inner;
     tp_remap_axis axis[TP_MAX_DIMS];
 } tp_remap;
 
-/* The axes must fit x, as tp_flip and tp_pad_nd check. Only the shape of x is read. */
+/* The axes must fit x, as tp_flip and tp_pad_nd check. Only x's shape is read. */
 tp_remap tp__remap_flip(const tp_view *x, int axes);
 tp_remap tp__remap_pad(const tp_view *x, const tp_pad_cfg *cfg);
 
-/* Where index i of y comes from. */
+/* The source of index i of y. */
 typedef struct tp_remap_source {
     int64_t x;    /* index of x; -1: a gap                                             */
-    int64_t left; /* indices from i on that lie in the same stretch or gap, at least 1 */
+    int64_t left; /* indices from i on in the same stretch or gap, at least 1 */
     int step;
 } tp_remap_source;
 
@@ -73,14 +75,14 @@ static inline TP_HD tp_remap_source tp__remap_source(const tp_remap_axis *a, int
     return s;
 }
 
-/* How many indices of the stretch come from index j of x. */
+/* How many indices of the stretch copy index j of x. */
 static inline TP_HD int64_t tp__remap_count(const tp_stretch *t, int64_t j)
 {
     const int64_t k = (j - t->x) * t->step;
     return t->step ? k >= 0 && k < t->n : j == t->x ? t->n : 0;
 }
 
-/* How many indices of y come from index j of x: at least 1. */
+/* How many indices of y copy index j of x: at least 1. */
 static inline TP_HD int64_t tp__remap_uses(const tp_remap_axis *a, int64_t j)
 {
     return tp__remap_count(&a->part[TP_BEFORE], j) + tp__remap_count(&a->part[TP_MIDDLE], j) +

@@ -1,13 +1,15 @@
-/* roi_align.h - which pixels of a map RoIAlign reads, by the rules of detectron2 and torchvision.
+/* roi_align.h - the pixels of a map that RoIAlign reads, by the rules of detectron2 and
+ * torchvision.
  *
- * The weights of a bin are products of those of its rows and of its columns, so each axis is planned by itself. Bin b
- * of an axis has n samples at
+ * The weights of a bin are products of those of its rows and columns, so each axis is planned
+ * separately. Bin b of an axis has n samples at
  *
  *     p = start + b bin + (i + 1/2) bin / n,  i = 0 ... n - 1,  bin = extent / bins
  *
- * of 1/n each. A sample before -1 or behind `size` counts nothing; others are moved to [0, size - 1] and shared between
- * the two pixels around them. All of this is in double, since a rounding error could add a sample. p is computed so
- * that no compiler can fuse a product and a sum: all uses of a sample must agree on its pixels. */
+ * of weight 1/n. A sample before -1 or beyond `size` counts nothing; others are clamped to
+ * [0, size - 1] and shared between the two nearest pixels. All of this is in double, since a rounding error
+ * could add a sample. p is computed so that no compiler can fuse a product and a sum: all uses of a
+ * sample must agree on its pixels. */
 #ifndef TP_ROI_ALIGN_H
 #define TP_ROI_ALIGN_H
 
@@ -27,11 +29,11 @@ typedef struct tp__roi_attr {
 
 typedef struct tp__roi_axis {
     double start, extent;
-    int64_t bins, size,
-        samples; /* size: pixels of the map; samples of a bin, 0 if the region is empty */
+    int64_t bins, size; /* pixels of the map */
+    int64_t samples;    /* of a bin, 0 if the region is empty */
 } tp__roi_axis;
 
-/* The axis of a region from `low` to `high`, in pixels of the image, on a map of that scale. */
+/* The axis of a region from `low` to `high`, in image pixels, on a map of that scale. */
 static inline TP_HD tp__roi_axis tp__roi_axis_of(const tp_roi_align_cfg *c, double scale,
                                                  double low, double high, int64_t bins,
                                                  int64_t size)
@@ -47,7 +49,7 @@ static inline TP_HD tp__roi_axis tp__roi_axis_of(const tp_roi_align_cfg *c, doub
     return a;
 }
 
-/* Sample i of a bin: 1 - *t of it belong to pixel *low, *t to the next one. False: it is outside. */
+/* Sample i of a bin: 1 - *t of it goes to pixel *low, *t to the next one. False: outside. */
 static inline TP_HD bool tp__roi_sample(const tp__roi_axis *a, int64_t bin, int64_t i, int64_t *low,
                                         double *t)
 {
@@ -64,7 +66,7 @@ static inline TP_HD bool tp__roi_sample(const tp__roi_axis *a, int64_t bin, int6
     return true;
 }
 
-/* The samples of a bin that may be inside, which are few even if the region is large. */
+/* A bin's samples that may be inside; few even if the region is large. */
 static inline TP_HD tp__range tp__roi_samples(const tp__roi_axis *a, int64_t bin)
 {
     tp__range r = { 0, a->samples };
@@ -77,8 +79,8 @@ static inline TP_HD tp__range tp__roi_samples(const tp__roi_axis *a, int64_t bin
     return r;
 }
 
-/* The pixels that a bin reads, from the first to the last; the spans of an axis have at most `size` + 2 bins pixels
- * together, since neighbours share two at most. */
+/* The pixels that a bin reads, first to last. Spans of an axis have at most `size` + 2 bins pixels
+ * in total, since neighbours share at most two. */
 static inline TP_HD tp__range tp__roi_span(const tp__roi_axis *a, int64_t bin)
 {
     tp__range s = { 0, 0 }, r = tp__roi_samples(a, bin);
@@ -95,7 +97,7 @@ static inline TP_HD tp__range tp__roi_span(const tp__roi_axis *a, int64_t bin)
     return s;
 }
 
-/* Pixels that contain those of all bins. */
+/* A range with all bins' pixels. */
 static inline TP_HD tp__range tp__roi_reach(const tp__roi_axis *a)
 {
     const double end = a->start + a->extent;

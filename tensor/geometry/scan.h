@@ -1,8 +1,8 @@
-/* scan.h - how the kernels of running sums and products cut their work.
+/* scan.h - how the kernels of cumulative sums and products split their work.
  *
- * With respect to the axis a tensor is [outer][dim][inner]. A lane is what lies along the axis at one place
- * of the others; tiles of lanes are computed apart and then joined. Tile t of lane (o, j) has the number
- * (o * tiles + t) * inner + j. */
+ * Relative to the axis a tensor is [outer][dim][inner]. A lane is a line along the axis; tiles of
+ * lanes are computed separately and then joined. Tile t of lane (o, j) is number (o * tiles + t) *
+ * inner + j. */
 #ifndef TP_SCAN_H
 #define TP_SCAN_H
 
@@ -12,10 +12,10 @@
 
 typedef struct tp_scan {
     int64_t outer, dim, inner, tile, tiles; /* tile: steps of a tile; dim = 0: no tiles */
-    bool back;                              /* from the end of the axis to its begin     */
+    bool back;                              /* from the end of the axis to its start */
 } tp_scan;
 
-/* Where a tile begins: the element, and how many steps it has. */
+/* A tile's first element and number of steps. */
 typedef struct tp_scan_part {
     int64_t at, steps;
     bool last; /* of its lane */

@@ -1,10 +1,10 @@
 /* segments.h - the segments of a parameter set's flat blocks and their coefficients, for the
  * kernels that update them.
  *
- * The blocks of values, moments and averages have one layout; a segment is the stretch of one
- * parameter in each of them, and knows where its gradient g is. The work is split into blocks of TP_BLOCK elements that never
- * cross a segment boundary. The split depends on the shapes only, and any thread may take any
- * block. */
+ * The blocks of values, moments and averages share one layout; a segment is one parameter's stretch
+ * of each of them, and points to its gradient g. The work is split into blocks of TP_BLOCK elements
+ * that never cross a segment boundary. The split depends only on the shapes, and any thread may
+ * take any block. */
 #ifndef TP_SEGMENTS_H
 #define TP_SEGMENTS_H
 
@@ -13,8 +13,8 @@
 #include "tensor/geometry/block.h"
 #include "tensor/host_device.h"
 
-/* The kernels of optimisers: y = { p, states }, attr a tp_optim_attr. In the formulas,
- * g' = scale g + l2 p, and the constants k are named by the enums. */
+/* Optimiser kernels: y = { p, states }, attr a tp_optim_attr. In the formulas, g' = scale g + l2 p,
+ * and the constants k are named by the enums. */
 
 /* sgd_step: y = { p, u }; u has no data if momentum is 0, and then p -= rate g'.
  *     u = momentum u + gain g';  p -= rate (of_g g' + of_u u) */
@@ -43,18 +43,18 @@ enum { TP_LION_BETA1, TP_LION_BETA2 };
  *     f = |p| / |r|, norms of the whole parameter; 1 if either is 0 */
 enum { TP_LAMB_BETA1, TP_LAMB_BETA2, TP_LAMB_EPS };
 
-/* adafactor_step: y = { p, row, col, v }; row [..,R] and col [..,C] are averages of the rows and columns
- * of g'^2 [..,R,C], v those of parameters of fewer axes; work: factored.h.
+/* adafactor_step: y = { p, row, col, v }; row [..,R] and col [..,C] average the rows and columns of
+ * g'^2 [..,R,C], v is for parameters of fewer axes; work: factored.h.
  *     row += root (mean_C g'^2 - row);  col += root (mean_R g'^2 - col);  l2 = 0
  *     u = g' / max(sqrt(row col / max(mean_R row, eps1)), eps1), or g' / max(sqrt(v), eps1)
- *     p -= before p;  p -= rate max(eps2, rms(p)) / max(1, rms(u) / d) u, p in rms(p) the former */
+ *     p -= before p;  p -= rate max(eps2, rms(p)) / max(1, rms(u) / d) u, rms(p) with the old p */
 enum { TP_ADAFACTOR_EPS1, TP_ADAFACTOR_EPS2, TP_ADAFACTOR_D };
 
 /* Attributes of the rest.
- * grad_norm: y = { one element }; work: one double per block.
- * grad_clip: x = { norm }: g *= min(1, number / (norm + 1e-6)).
- * grad_clamp: g = min(max(g, -number), number), NaN stays.
- * ema_step:  x = { p }, y = { e }: e += number (p - e). */
+ *   grad_norm: y = { one element }; work: one double per block.
+ *   grad_clip: x = { norm }: g *= min(1, number / (norm + 1e-6)).
+ *   grad_clamp: g = min(max(g, -number), number), NaN stays.
+ *   ema_step: x = { p }, y = { e }: e += number (p - e). */
 typedef struct tp_segments_attr {
     tp_segments s;
     double number;

@@ -1,5 +1,6 @@
-/* unfold.h - geometry of unfold and fold, for shape rules and kernels: the windows of a map [B,H,W,C], which are
- * [B,Ho,Wo,KH*KW*C]. Tap k of window o of an axis is position o stride - pad + k dilation of the map. */
+/* unfold.h - geometry of unfold and fold, for shape rules and kernels: the windows of a map
+ * [B,H,W,C] form [B,Ho,Wo,KH*KW*C]. Tap k of an axis's window o is at o stride - pad + k dilation
+ * in the map. */
 #ifndef TP_UNFOLD_H
 #define TP_UNFOLD_H
 
@@ -7,7 +8,7 @@
 #include "tensor/geometry/whole.h"
 
 typedef struct tp__fold_attr {
-    tp_unfold_cfg cfg; /* first: kernels read this; its defaults are filled in */
+    tp_unfold_cfg cfg; /* first: kernels read this; defaults filled in */
     int64_t size[2];   /* rows and columns of the map                          */
 } tp__fold_attr;
 
@@ -45,7 +46,7 @@ TP_HD static inline tp__range tp__unfold_taps(const tp__conv_axis *a, int64_t o,
     return r;
 }
 
-/* The windows that may have a tap in [lo, hi), which is not empty: with dilation some have none. */
+/* The windows that may have a tap in the non-empty [lo, hi); with dilation some have none. */
 TP_HD static inline tp__range tp__unfold_seen(const tp__conv_axis *a, int64_t lo, int64_t hi)
 {
     const int64_t before = lo + a->pad - (a->taps - 1) * a->dilation;

@@ -1,10 +1,10 @@
-/* whole.h - arithmetic of sizes and counts. */
+/* whole.h - integer size arithmetic. */
 #ifndef TP_WHOLE_H
 #define TP_WHOLE_H
 
 #include "tensor/host_device.h"
 
-/* The whole numbers from first to end - 1. */
+/* The integers first .. end - 1. */
 typedef struct tp__range {
     int64_t first, end;
 } tp__range;

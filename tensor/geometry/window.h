@@ -1,5 +1,5 @@
-/* window.h - attention over maps: the keys that the queries of a chunk see. Shared by the op file
- * and the kernels.
+/* window.h - the keys that chunks of queries see in attention over maps. Shared by the op file and
+ * the kernels.
  *
  * The map is split into chunks of queries. All queries of a chunk see the same keys: first the low
  * keys and the global tokens, then the cells of one to nine rectangles of the map. Relative
@@ -12,7 +12,7 @@
  * neighbour of the first and runs in phase 2. A stripe has at least two rows of chunks, since two
  * stripes with a single row between them would both add to it. Gradients that are shared more
  * widely (low and global keys, tables) are summed for each stripe and added in order. The split
- * depends on the shapes alone, so results do not depend on the number of threads. */
+ * depends only on the shapes, so results do not depend on the number of threads. */
 #ifndef TP_WINDOW_H
 #define TP_WINDOW_H
 
@@ -23,7 +23,7 @@
 #include "tensor/geometry/whole.h"
 
 enum {
-    TP_WINDOW_QUERIES = 64,     /* queries of a chunk at a time                                   */
+    TP_WINDOW_QUERIES = 64,     /* queries processed at a time */
     TP_WINDOW_TASKS = 16,       /* with fewer heads in the batch, more stripes                    */
     TP_WINDOW_PACKED = 1 << 16, /* approximate elements of keys packed together, to stay in cache */
     TP_WINDOW_RECTS = 9
@@ -64,7 +64,7 @@ typedef struct tp_window {
     int64_t strip, strips;   /* chunks whose keys are packed together; such strips in a row */
 } tp_window;
 
-/* Whether the map cells that a row of chunks sees are exactly one band of the map. */
+/* Whether a row of chunks sees exactly one band of the map. */
 static inline bool tp__window_banded(const tp_window *g)
 {
     return !g->cyclic && g->block <= 0;
@@ -87,7 +87,7 @@ static inline void tp__window_cut(tp_window *g)
     g->strips = tp__ceil_div(g->chunks[1], g->strip);
 }
 
-/* The geometry of checked inputs. Packed documents: as if each were the longest. */
+/* The geometry of checked inputs; that of the longest document if packed. */
 static inline tp_window tp__window(const tp_view *x, const tp_window_attn_cfg *cfg)
 {
     const tp_view *q = &x[WIN_Q], *low = &x[WIN_LOW_K], *table = &x[WIN_TABLE];
@@ -155,7 +155,7 @@ TP_HD static inline void tp__window_block(const tp_window *g, int axis, int64_t 
 }
 
 /* Rectangle b of the keys that the chunk in row cy and column cx sees; false if it is empty.
- * Rectangle 0 is the chunk's own block; 1 to 8 are those around it, row by row. */
+ * Rectangle 0 is the chunk's own block; 1 to 8 surround it, row by row. */
 TP_HD static inline bool tp__window_rect(const tp_window *g, int64_t cy, int64_t cx, int b,
                                          tp_rect *r)
 {
@@ -176,7 +176,7 @@ TP_HD static inline bool tp__window_rect(const tp_window *g, int64_t cy, int64_t
     return r->rows > 0 && r->cols > 0;
 }
 
-/* The rectangles of keys that the chunk in row cy and column cx sees, without empty ones; returns
+/* Stores the non-empty rectangles of keys that the chunk in row cy and column cx sees; returns
  * their number. */
 TP_HD static inline int tp__window_rects(const tp_window *g, int64_t cy, int64_t cx,
                                          tp_rect rect[TP_WINDOW_RECTS])
