@@ -154,8 +154,8 @@ void tp__pool_free(struct tp_pool *p);
 
 int64_t tp__nanoseconds(void); /* the clock of tp_seconds */
 
-/* Called around every kernel to count it, and time it if D is profiled. tp__op_ends returns the
- * error code if it finds that the device failed. op must live as long as D. */
+/* Called around every kernel: count it, and time it if D is profiled. tp__op_ends returns the error
+ * code if it finds that the device failed. op must live as long as D. */
 void tp__op_begins(tp_device *D);
 tp_code tp__op_ends(tp_device *D, const char *op, bool backward);
 void tp__profile_add(tp_device *D, int line, double seconds);

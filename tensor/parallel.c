@@ -194,7 +194,7 @@ struct tp_pool *tp__pool_new(const tp_device *D)
 }
 
 /* Starts as many workers as the system allows. They block signals: handlers belong to the program's
- * threads. */
+ * own. */
 static void start(struct tp_pool *p)
 {
     sigset_t all, before;

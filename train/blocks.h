@@ -14,8 +14,8 @@ static inline bool tp__in_block(const tp_entry *e)
     return !e->alias_of && !e->node->buffer;
 }
 
-/* Zeroed memory of P's device, for a block usually P->block_bytes, or NULL with *e set; `what` names
- * the owner in the message. P is complete. */
+/* Allocates zeroed memory on P's device, usually P->block_bytes; NULL with *e set. `what` names the
+ * owner in the message. P must be complete. */
 tp_buf *tp__block_new(const tp_params *P, size_t bytes, const char *what, tp_err *e);
 
 /* The whole block as a flat view of P's dtype, for kernels. b may be NULL: the view has no data. */
@@ -24,8 +24,8 @@ tp_view tp__block_view(const tp_params *P, const tp_buf *b);
 /* A parameter's part of a block. */
 tp_view tp__block_part(const tp_buf *b, const tp_entry *e);
 
-/* Appends a segment for a parameter and returns it to be filled; NULL if the parameter is empty. The second one
- * is for a parameter that has a gradient. */
+/* Appends a segment for a parameter and returns it to be filled; NULL if the parameter is empty.
+ * tp__segments_add_grad also sets its gradient. */
 tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry *e);
 tp_segment *tp__segments_add_grad(tp_segments *s, const tp_params *P, const tp_entry *e);
 
@@ -36,15 +36,15 @@ typedef struct tp_block_kernel {
     tp_work work[TP_NBACKENDS]; /* NULL: none, or the caller provides it */
 } tp_block_kernel;
 
-/* Runs a kernel over blocks: x and y as segments.h describes. False with *e set if P's device has
- * no such kernel or no memory for its work. */
+/* Runs a kernel over blocks; segments.h describes x and y. False with *e set if P's device has no
+ * such kernel or no memory for its work. */
 bool tp__blocks_run(const tp_params *P, const tp_block_kernel *op, const void *attr, int nx,
                     const tp_view *x, int ny, tp_view *y, void *work, tp_err *e);
 
 /* Adds a slot, named `prefix` + its name, for each parameter's part of b. */
 void tp__block_slots(tp_slots *S, const tp_params *P, const char *prefix, const tp_buf *b);
 
-/* Copies the error of a failed device to e: it is the cause of missing memory or results. */
+/* Copies a failed device's error to e: it explains missing memory or results. */
 void tp__device_error(const tp_device *D, tp_err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* clip.c - gradient clipping by the global norm and by value.
+/* clip.c - clips gradients by the global norm and by value.
  *
  * Norm and comparison stay on the device, so nothing waits. The norm is a scalar of the parameter
  * set; each call overwrites it. A failure marks the gradients, not the set, and tp_step refuses
@@ -16,7 +16,7 @@ static const tp_block_kernel clamp_kernel = { .name = "grad_clamp",
                                               .kernel = TP_KERNELS(grad_clamp) };
 static const tp_block_kernel clip_kernel = { .name = "grad_clip", .kernel = TP_KERNELS(grad_clip) };
 
-/* Segments of all gradients, to be freed; NULL: out of memory. */
+/* Segments of all gradients, to be freed, or NULL. */
 static tp_segment *with_grads(tp_params *P, tp_segments *s)
 {
     s->at = malloc((size_t)(P->n + 1) * sizeof *s->at);
@@ -26,7 +26,7 @@ static tp_segment *with_grads(tp_params *P, tp_segments *s)
     return s->at;
 }
 
-/* A new node for the norm, whose buffer the first call allocates; NULL if out of memory. */
+/* Creates a node for the norm, whose buffer the first call allocates, or NULL. */
 static tp_node *norm_node(tp_params *P)
 {
     if (!P->norm_buf) P->norm_buf = tp__buf_new(P->dev, tp_dtype_size(P->dtype));

@@ -1,7 +1,7 @@
 /* ema.c - exponential moving average of all parameters, e = decay e + (1 - decay) p.
  *
  * Swapping exchanges the contents of the two blocks, not the blocks: handles and views of the
- * parameters stay as they are. */
+ * parameters stay valid. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tapegrad/optim.h>
@@ -17,7 +17,7 @@ static const tp_block_kernel ema_kernel = { .name = "ema", .kernel = TP_KERNELS(
 struct tp_ema {
     tp_err err;
     tp_err call_err; /* of the last update or swap: the next one clears it */
-    tp_err refusal;  /* of the last file that was refused */
+    tp_err refusal;  /* of the last refused file */
     tp_params *P;
     uint64_t id; /* of P */
     tp_device *dev;
@@ -95,7 +95,8 @@ const char *tp_ema_why(const tp_ema *E)
     return E->call_err.code != TP_OK ? E->call_err.text : E->refusal.text;
 }
 
-/* Begins a call whose refusals go to *e. False if E has failed, or its parameters have or were freed. */
+/* Begins a call with errors in *e. False if E or its parameters have failed, or these were
+ * freed. */
 static bool begin(tp_ema *E, const char *what, tp_err *e)
 {
     if (some(E)->err.code != TP_OK) return false;
@@ -105,7 +106,7 @@ static bool begin(tp_ema *E, const char *what, tp_err *e)
     return e->code == TP_OK;
 }
 
-/* The same for a call that is refused while the parameters hold the averages. */
+/* The same for a call refused while the parameters hold the averages. */
 static bool usable(tp_ema *E, const char *what, tp_err *e)
 {
     if (!begin(E, what, e)) return false;
@@ -145,7 +146,7 @@ bool tp_ema_swap(tp_ema *E)
     return true;
 }
 
-/* The prefix of the averages' tensors; false: it is too long. */
+/* The prefix of the averages' tensors; false: too long. */
 static bool place_of(const char *prefix, char place[256], tp_err *e)
 {
     const int n = snprintf(place, 256, "%sema.", prefix ? prefix : "");

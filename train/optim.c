@@ -1,5 +1,5 @@
-/* optim.c - an optimiser over a set of parameters: options, which may change between steps, the states that exist
- * because of them, and steps. */
+/* optim.c - an optimiser over a parameter set: its options, which may change between steps, the
+ * states they require, and its steps. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +91,7 @@ bool tp_optim_set(tp_optim *O, const char *name, double value)
     if (tp__optim_check(O->kind, O->option, &O->step_err) && tp__optim_states(O, &O->step_err))
         return true;
     O->option[i] = before;
-    tp_err ignored = { 0 }; /* drops what the refused value called for; needs no memory */
+    tp_err ignored = { 0 }; /* drops states of the refused value; needs no memory */
     tp__optim_states(O, &ignored);
     return false;
 }
@@ -104,16 +104,16 @@ double tp_optim_get(const tp_optim *O, const char *name)
 
 /* ---- steps ---- */
 
-static const tp_optim_kind unknown = { .name = "optimiser" };
+static const tp_optim_kind no_kind = { .name = "optimiser" };
 
 static tp_optim no_memory = {
     .err = { TP_E_MEMORY, "optimiser: out of memory for the object itself", NULL },
-    .kind = &unknown,
+    .kind = &no_kind,
 };
 
 static tp_optim none = {
     .err = { TP_E_STATE, "optimiser: NULL was given in place of an optimiser", NULL },
-    .kind = &unknown,
+    .kind = &no_kind,
 };
 
 tp_optim *tp__optim_some(const tp_optim *O)
@@ -128,8 +128,8 @@ static bool usable(double rate)
     return rate >= 0.0 && isfinite(rate);
 }
 
-/* The places of a parameter's states in their blocks. A state of the parameter's shape has the
- * layout of the values. */
+/* Places a parameter's states in their blocks. A state of the parameter's shape has the layout of
+ * the values. */
 static bool place_states(tp_optim *O, tp_weight *w)
 {
     const tp_params *P = O->P;
@@ -201,12 +201,13 @@ static tp_optim *make(tp_params *P, const tp_optim_kind *kind, const double *val
     return O;
 }
 
-/* Fills the options of a kind from the values by name. Returns the first name that it lacks, or NULL. */
-static const char *take_values(const tp_params *P, const tp_optim_kind *kind,
+/* Sets the options of a kind by name. Returns the first name that the kind does not have, or
+ * NULL. */
+static const char *set_options(const tp_params *P, const tp_optim_kind *kind,
                                const tp_optim_value *v, double *option)
 {
     const bool f64 = P && P->dtype == TP_F64;
-    const char *lacks = NULL;
+    const char *unknown = NULL;
     for (int i = 0; i < TP_OPTIM_OPTIONS && kind->options[i].name; i++) {
         const tp_optim_option *o = &kind->options[i];
         option[i] = f64 && o->usual_f64 != 0.0 ? o->usual_f64 : o->usual;
@@ -214,9 +215,9 @@ static const char *take_values(const tp_params *P, const tp_optim_kind *kind,
     for (; v && v->name; v++) {
         const int i = tp__optim_find(kind, v->name);
         if (i >= 0) option[i] = v->value;
-        if (i < 0 && !lacks) lacks = v->name;
+        if (i < 0 && !unknown) unknown = v->name;
     }
-    return lacks;
+    return unknown;
 }
 
 static void refuse_name(tp_optim *O, const char *name)
@@ -237,13 +238,13 @@ tp_optim *tp_optim_new(tp_params *P, const char *name, const tp_optim_opts *o)
     double option[TP_OPTIM_OPTIONS] = { 0 };
     const tp_optim_kind *kind = tp_optim_kind_at(tp_optim_find(name));
     const bool known = kind != NULL;
-    if (!known) kind = &unknown;
+    if (!known) kind = &no_kind;
     if (!o) o = &defaults;
-    const char *lacks = take_values(P, kind, known ? o->values : NULL, option);
+    const char *wrong = set_options(P, kind, known ? o->values : NULL, option);
     tp_optim *O = make(P, kind, option, o);
     if (O == &no_memory) return O;
     if (!known) refuse_name(O, name);
-    if (lacks) tp__err(&O->err, TP_E_VALUE, "%s has no option '%.100s'", kind->name, lacks);
+    if (wrong) tp__err(&O->err, TP_E_VALUE, "%s has no option '%.100s'", kind->name, wrong);
     return O;
 }
 

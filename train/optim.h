@@ -1,4 +1,4 @@
-/* optim.h - the object behind tp_optim: its options, its states, and a count for each parameter. */
+/* optim.h - the object behind tp_optim: its options, its states, and a count per parameter. */
 #ifndef TP_OPTIM_H
 #define TP_OPTIM_H
 
@@ -12,13 +12,13 @@ typedef struct tp_weight { /* a parameter and its factors for rate and decay */
     int64_t updates;
     tp_view state[TP_OPTIM_STATES]; /* shape of each state, without data */
     int64_t at[TP_OPTIM_STATES];    /* its first element in the state's block */
-    bool planned;                   /* is updated by the step that now runs */
+    bool planned;                   /* updated by the running step */
 } tp_weight;
 
 struct tp_optim {
     tp_err err;      /* of construction and reading: permanent    */
     tp_err step_err; /* of the last step: the next step clears it */
-    tp_err refusal;  /* of the last file that was refused         */
+    tp_err refusal;  /* of the last refused file */
     tp_params *P;
     uint64_t id; /* of P */
     tp_device *dev;
@@ -43,10 +43,10 @@ bool tp__optim_usable(const tp_optim *O, const char *what, tp_err *e);
 
 /* optim.c */
 int tp__optim_find(const tp_optim_kind *k, const char *name); /* index of an option, or -1 */
-double tp__optim_value(const tp_optim *O, const char *name);  /* 0 if there is no such option */
-/* False with *e set if the values are impossible, each alone or together. */
+double tp__optim_value(const tp_optim *O, const char *name);  /* 0 if the option is absent */
+/* False with *e set if a value or a combination is impossible. */
 bool tp__optim_check(const tp_optim_kind *k, const double *option, tp_err *e);
-/* Creates the states that the options call for and drops the others. False with *e set. */
+/* Creates the states required by the options and drops the others. False with *e set. */
 bool tp__optim_states(tp_optim *O, tp_err *e);
 
 #endif

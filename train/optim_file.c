@@ -1,5 +1,5 @@
-/* optim_file.c - optimisers in training checkpoints: everything that the next step depends on, except
- * the options. */
+/* optim_file.c - optimisers in training checkpoints: all that the next step depends on, except the
+ * options. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static void state_slots(tp_slots *S, const tp_optim *O, int k)
     }
 }
 
-/* Each parameter's count of updates; `counts` replaces them unless NULL. */
+/* Each parameter's update count; `counts` replaces them unless NULL. */
 static void count_slots(tp_slots *S, tp_optim *O, int64_t *counts)
 {
     for (int i = 0; O->kind->counts && i < O->n; i++) {
@@ -39,7 +39,7 @@ static tp_slots slots_of(tp_optim *O, int64_t *counts)
     return S;
 }
 
-/* Where an optimiser is in a file: the caller's prefix and "optim.". */
+/* An optimiser's place in a file: the caller's prefix and "optim.". */
 typedef struct place {
     char prefix[256], kind[288], updates[288]; /* of the tensors; keys */
 } place;
@@ -53,7 +53,7 @@ static bool place_of(const char *prefix, place *p)
     return n >= 0 && (size_t)n < sizeof p->prefix;
 }
 
-/* The name under which a checkpoint holds the state of this kind. */
+/* The name of this kind's state in a checkpoint. */
 static const char *stored(const tp_optim *O)
 {
     return O->kind->stored ? O->kind->stored : O->kind->name;
@@ -90,7 +90,7 @@ static bool is_count(int64_t n)
     return n >= 0 && n <= INT64_C(1) << 60;
 }
 
-/* Reads the count of all updates. False, with the refusal set: this is no state of O's kind. */
+/* Reads the total update count. False, with the refusal set: the state is not of O's kind. */
 static bool read_kind(tp_optim *O, tp_file *F, const place *at, int64_t *updates)
 {
     tp_err *e = &O->refusal;
@@ -110,7 +110,7 @@ static bool read_kind(tp_optim *O, tp_file *F, const place *at, int64_t *updates
     return e->code == TP_OK;
 }
 
-/* Reads the counts of the parameters, the last slots. */
+/* Reads the parameters' counts, the last slots. */
 static bool read_counts(tp_optim *O, tp_file *F, const place *at, const tp_slots *S,
                         const tp_file_tensor *const *from, int64_t *counts)
 {

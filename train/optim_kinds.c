@@ -1,5 +1,5 @@
-/* optim_kinds.c - the library's optimisers, rows of options, states and kernels, and the names of all: also of a
- * program's own. The enums name the options by their place in the row. */
+/* optim_kinds.c - the library's optimisers, as rows of options, states and kernels, and the
+ * registry of names, including a program's own. The enums index the options of a row. */
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -17,16 +17,16 @@ TP_KERNEL(lion_step);
 TP_KERNEL(lamb_step);
 TP_KERNEL(adafactor_step);
 
-/* clang-format off */
-#define DECAY                  { .name = "weight_decay", .high = HUGE_VAL, .help = "Weight decay" }
-#define AVERAGE(NAME, X, HELP) { .name = NAME, .usual = X, .high = 1.0, .help = HELP } /* in [0, 1) */
-#define POSITIVE(NAME, X, ...) { .name = NAME, .usual = X, .high = HUGE_VAL, __VA_ARGS__ }
-#define FLAG(NAME, X, ...)     { .name = NAME, .usual = X, .high = 1.0, .closed = true, .flag = true, __VA_ARGS__ }
-#define BETA1                  AVERAGE("beta1", 0.9, "Decay of the first moment")
-#define BETA2(X)               AVERAGE("beta2", X, "Decay of the second moment, or of lion's average")
-#define EPS(X)                 POSITIVE("eps", X, .help = "Epsilon", .flag_low = FLT_MIN)
-#define MOMENTUM(X)            AVERAGE("momentum", X, "Momentum")
-/* clang-format on */
+/* Initialisers of an option. An AVERAGE is in [0, 1). */
+#define DECAY                  .name = "weight_decay", .high = HUGE_VAL, .help = "Weight decay"
+#define AVERAGE(NAME, X, HELP) .name = NAME, .usual = X, .high = 1.0, .help = HELP
+#define POSITIVE(NAME, X, ...) .name = NAME, .usual = X, .high = HUGE_VAL, __VA_ARGS__
+#define FLAG(NAME, X)          .name = NAME, .usual = X, .high = 1.0, .closed = true, .flag = true
+
+#define BETA1       AVERAGE("beta1", 0.9, "Decay of the first moment")
+#define BETA2(X)    AVERAGE("beta2", X, "Decay of the second moment, or of lion's average")
+#define EPS(X)      POSITIVE("eps", X, .help = "Epsilon", .flag_low = FLT_MIN)
+#define MOMENTUM(X) AVERAGE("momentum", X, "Momentum")
 
 /* Decay is added to the gradient. */
 static void coupled(const double *option, tp_segment *s)
@@ -68,7 +68,9 @@ static void qhm_constants(const double *option, double *k)
 
 static const tp_optim_kind sgd = {
     .name = "sgd",
-    .options = { DECAY, MOMENTUM(0.0), FLAG("nesterov", 0.0, .help = "Nesterov momentum") },
+    .options = { { DECAY },
+                 { MOMENTUM(0.0) },
+                 { FLAG("nesterov", 0.0), .help = "Nesterov momentum" } },
     .states = { { .name = "u", .only_with = "momentum" } },
     .check = sgd_check,
     .constants = sgd_constants,
@@ -79,8 +81,8 @@ static const tp_optim_kind sgd = {
 static const tp_optim_kind qhm = {
     .name = "qhm",
     .about = "quasi-hyperbolic momentum, whose average adds (1 - momentum) times each gradient.",
-    .options = { DECAY,
-                 MOMENTUM(0.9),
+    .options = { { DECAY },
+                 { MOMENTUM(0.9) },
                  { .name = "nu",
                    .usual = 1.0,
                    .high = 1.0,
@@ -95,12 +97,6 @@ static const tp_optim_kind qhm = {
 /* ---- Adam and AdamW ---- */
 
 enum { ADAM_BETA1 = 1, ADAM_BETA2, ADAM_EPS, ADAM_RAW_EPS, ADAM_DECAY_AFTER };
-
-/* clang-format off */
-#define ADAM_OPTIONS(RAW, AFTER) \
-    { DECAY, BETA1, BETA2(0.999), EPS(1e-8), FLAG("raw_eps", RAW, .help = NULL), \
-      FLAG("decay_after", AFTER, .help = NULL) }
-/* clang-format on */
 
 static void adam_constants(const double *option, double *k)
 {
@@ -131,7 +127,12 @@ static void adamw_numbers(const double *option, tp_segment *s)
 
 static const tp_optim_kind adam = {
     .name = "adam",
-    .options = ADAM_OPTIONS(0.0, 0.0),
+    .options = { { DECAY },
+                 { BETA1 },
+                 { BETA2(0.999) },
+                 { EPS(1e-8) },
+                 { FLAG("raw_eps", 0.0) },
+                 { FLAG("decay_after", 0.0) } },
     .states = { { .name = "m" }, { .name = "v" } },
     .counts = true,
     .constants = adam_constants,
@@ -141,7 +142,12 @@ static const tp_optim_kind adam = {
 
 static const tp_optim_kind adamw = {
     .name = "adamw",
-    .options = ADAM_OPTIONS(0.0, 0.0),
+    .options = { { DECAY },
+                 { BETA1 },
+                 { BETA2(0.999) },
+                 { EPS(1e-8) },
+                 { FLAG("raw_eps", 0.0) },
+                 { FLAG("decay_after", 0.0) } },
     .states = { { .name = "m" }, { .name = "v" } },
     .counts = true,
     .constants = adam_constants,
@@ -154,7 +160,12 @@ static const tp_optim_kind adamw_vil = {
     .stored = "adamw",
     .about = "AdamW with eps added before the bias correction, and weight decay applied after the "
              "update.",
-    .options = ADAM_OPTIONS(1.0, 1.0),
+    .options = { { DECAY },
+                 { BETA1 },
+                 { BETA2(0.999) },
+                 { EPS(1e-8) },
+                 { FLAG("raw_eps", 1.0) },
+                 { FLAG("decay_after", 1.0) } },
     .states = { { .name = "m" }, { .name = "v" } },
     .counts = true,
     .constants = adam_constants,
@@ -176,10 +187,12 @@ static void rmsprop_constants(const double *option, double *k)
 
 static const tp_optim_kind rmsprop = {
     .name = "rmsprop",
-    .options = { DECAY, AVERAGE("alpha", 0.99, "Decay of the second moment"), EPS(1e-8),
-                 MOMENTUM(0.0),
-                 FLAG("centered", 0.0,
-                      .help = "Divide by the standard deviation of the gradients") },
+    .options = { { DECAY },
+                 { AVERAGE("alpha", 0.99, "Decay of the second moment") },
+                 { EPS(1e-8) },
+                 { MOMENTUM(0.0) },
+                 { FLAG("centered", 0.0),
+                   .help = "Divide by the standard deviation of the gradients" } },
     .states = { { .name = "v" },
                 { .name = "u", .only_with = "momentum" },
                 { .name = "a", .only_with = "centered" } },
@@ -201,11 +214,12 @@ static void adagrad_numbers(const double *option, tp_segment *s)
 
 static const tp_optim_kind adagrad = {
     .name = "adagrad",
-    .options = { DECAY, EPS(1e-10),
-                 POSITIVE("lr_decay", 0.0,
-                          .help = "Update n has the learning rate divided by 1 + (n - 1) times "
-                                  "this"),
-                 POSITIVE("initial_accumulator", 0.0, .at_start = true) },
+    .options = { { DECAY },
+                 { EPS(1e-10) },
+                 { POSITIVE("lr_decay", 0.0,
+                            .help = "Update n has the learning rate divided by 1 + (n - 1) times "
+                                    "this") },
+                 { POSITIVE("initial_accumulator", 0.0, .at_start = true) } },
     .states = { { .name = "v", .starts_at = "initial_accumulator" } },
     .counts = true,
     .constants = adagrad_constants,
@@ -233,7 +247,7 @@ static void lion_numbers(const double *option, tp_segment *s)
 static const tp_optim_kind lion = {
     .name = "lion",
     .about = "usual with --beta2 0.99 and a rate 3 to 10 times lower than adamw's.",
-    .options = { DECAY, BETA1, BETA2(0.99) },
+    .options = { { DECAY }, { BETA1 }, { BETA2(0.99) } },
     .states = { { .name = "m" } },
     .constants = lion_constants,
     .numbers = lion_numbers,
@@ -268,7 +282,7 @@ static size_t lamb_work(const tp_call *c)
 
 static const tp_optim_kind lamb = {
     .name = "lamb",
-    .options = { DECAY, BETA1, BETA2(0.999), EPS(1e-6) },
+    .options = { { DECAY }, { BETA1 }, { BETA2(0.999) }, { EPS(1e-6) } },
     .states = { { .name = "m" }, { .name = "v" } },
     .counts = true,
     .constants = lamb_constants,
@@ -296,7 +310,7 @@ static void adafactor_numbers(const double *option, tp_segment *s)
     s->before = s->lr * s->decay;
 }
 
-/* [..,R,C] has averages of rows [..,R] and of columns [..,C]. */
+/* [..,R,C] has row means [..,R] and column means [..,C]. */
 static tp_shape row_means(tp_shape of)
 {
     of.ndim -= 1;
@@ -325,10 +339,10 @@ static size_t adafactor_work(const tp_call *c)
 static const tp_optim_kind adafactor = {
     .name = "adafactor",
     .about = "PyTorch's, with moments of rows and columns; usual with a rate of 0.01.",
-    .options = { DECAY,
+    .options = { { DECAY },
                  { .name = "beta2_decay", .usual = -0.8, .low = -HUGE_VAL, .closed = true },
-                 POSITIVE("eps1", FLT_EPSILON, .usual_f64 = DBL_EPSILON),
-                 POSITIVE("eps2", 1e-3, .help = NULL),
+                 { POSITIVE("eps1", FLT_EPSILON, .usual_f64 = DBL_EPSILON) },
+                 { POSITIVE("eps2", 1e-3, .help = NULL) },
                  { .name = "d", .usual = 1.0, .low = 1.0, .high = HUGE_VAL } },
     .states = { { .name = "row", .shape = row_means },
                 { .name = "col", .shape = column_means },
@@ -346,7 +360,7 @@ const tp_optim_kind *const tp__optim_kinds[] = { &adamw,     &adam,      &sgd,  
 
 /* ---- names ---- */
 
-/* Filled from the front; a slot never changes again. */
+/* Filled from the front; a set slot never changes. */
 static _Atomic(const tp_optim_kind *) registered[TP_OPTIM_KINDS];
 
 const tp_optim_kind *tp_optim_kind_at(int i)

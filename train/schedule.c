@@ -1,4 +1,4 @@
-/* schedule.c - learning rates: functions of u, the number of updates made so far, and of a score. */
+/* schedule.c - learning rates as functions of u, the number of updates made so far, or a score. */
 #include <math.h>
 #include <stdio.h>
 #include <tapegrad/optim.h>
@@ -155,7 +155,7 @@ bool tp_plateau_read(tp_plateau *S, tp_file *F, const char *prefix)
     tp_plateau now = *S;
     int64_t bad = -1, resting = -1;
     now.lr = -1.0;
-    now.best = (double)NAN; /* metadata hold finite numbers only */
+    now.best = (double)NAN; /* metadata numbers are finite */
     if (!tp_file_num(F, key(k, prefix, "lr"), &now.lr) ||
         !tp_file_num(F, key(k, prefix, "best"), &now.best) ||
         !tp_file_int(F, key(k, prefix, "bad"), &bad) ||

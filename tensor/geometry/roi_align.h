@@ -6,9 +6,9 @@
  *
  *     p = start + b bin + (i + 1/2) bin / n,  i = 0 ... n - 1,  bin = extent / bins
  *
- * of weight 1/n. A sample before -1 or beyond `size` counts nothing; others are clamped to
- * [0, size - 1] and shared between the two nearest pixels. All of this is in double, since a rounding error
- * could add a sample. p is computed so that no compiler can fuse a product and a sum: all uses of a
+ * of weight 1/n. A sample before -1 or beyond `size` counts nothing; others are clamped to the map
+ * and shared between the two nearest pixels. All of this is in double, since a rounding error could
+ * add a sample. p is computed so that no compiler can fuse a product and a sum: all uses of a
  * sample must agree on its pixels. */
 #ifndef TP_ROI_ALIGN_H
 #define TP_ROI_ALIGN_H

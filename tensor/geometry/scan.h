@@ -1,8 +1,9 @@
-/* scan.h - how the kernels of cumulative sums and products split their work.
+/* scan.h - how the kernels of cumulative sums and products split work.
  *
  * Relative to the axis a tensor is [outer][dim][inner]. A lane is a line along the axis; tiles of
- * lanes are computed separately and then joined. Tile t of lane (o, j) is number (o * tiles + t) *
- * inner + j. */
+ * lanes are computed separately and then joined.
+ *
+ *     number of tile t of lane (o, j) = (o * tiles + t) * inner + j */
 #ifndef TP_SCAN_H
 #define TP_SCAN_H
 

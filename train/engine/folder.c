@@ -1,4 +1,4 @@
-/* folder.c - creates and locks the folder of a training run; writes and reads its config.json. */
+/* folder.c - creates and locks a training run's folder; writes and reads its config.json. */
 #include "folder.h"
 
 #include <dirent.h>
@@ -20,8 +20,8 @@ static bool fail(tp_folder *R, const char *what)
     return false;
 }
 
-/* Is the open file no longer at this path? False if the disk cannot tell: the next write will
- * report the error. */
+/* Has the open file left this path? False if the disk cannot tell: the next write will report the
+ * error. */
 static bool moved(const char *path, int fd)
 {
     struct stat there, ours;
@@ -35,7 +35,7 @@ static bool has_no_locks(int error)
     return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL;
 }
 
-/* What became of an attempt to lock a folder. AGAIN: another process has removed the lock, or released it. */
+/* Result of trying to lock a folder. AGAIN: another process removed or released the lock. */
 typedef enum attempt { LOCKED, REFUSED, AGAIN } attempt;
 
 static attempt in_use(tp_folder *R, int fd)
@@ -70,7 +70,7 @@ static attempt try_to_lock(tp_folder *R)
     snprintf(path, sizeof path, "%s/lock", R->path);
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) {
-        const bool removed = errno == ENOENT; /* the folder that this or another process made */
+        const bool removed = errno == ENOENT; /* the folder, by another process */
         fail(R, "cannot be written");
         return removed ? AGAIN : REFUSED;
     }
@@ -82,8 +82,8 @@ static attempt try_to_lock(tp_folder *R)
     return result;
 }
 
-/* Makes and locks the folder. Processes that start together may find it while one of them, which cannot run,
- * removes it again. */
+/* Makes and locks the folder. If processes start together, one that cannot run may remove the
+ * folder while another finds it. */
 static bool lock(tp_folder *R)
 {
     enum { ATTEMPTS = 100 };
@@ -99,8 +99,8 @@ static bool lock(tp_folder *R)
     return result == LOCKED;
 }
 
-/* The folder itself is locked too, because the lock file may be removed during a run. On file
- * systems that cannot lock a folder, only the lock file protects it. */
+/* Locks the folder too, because the lock file may be removed during a run. On file systems that
+ * cannot lock a folder, only the lock file protects it. */
 static bool lock_folder(tp_folder *R)
 {
     R->folder = open(R->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -119,7 +119,8 @@ static bool lock_folder(tp_folder *R)
     return !used;
 }
 
-/* Temporary files of a killed process, the engine's or the program's: NAME.tmp-PID or NAME.tmp-PID-N. */
+/* A killed process's temporary file, the engine's or the program's: NAME.tmp-PID or
+ * NAME.tmp-PID-N. */
 static bool is_leftover(const char *name)
 {
     static const char digits[] = "0123456789";
@@ -130,7 +131,7 @@ static bool is_leftover(const char *name)
     return temporary > name && pid > 0 && rest[strspn(rest, digits)] == '\0';
 }
 
-/* Safe only under the lock: no other process writes to the folder. */
+/* Safe only under the lock: no other process writes here. */
 static void clear_leftovers(const tp_folder *R)
 {
     DIR *folder = R->no_locks ? NULL : opendir(R->path);

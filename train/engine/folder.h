@@ -13,28 +13,28 @@ typedef struct tp_folder {
     char last[TP_PATH + 32], best[TP_PATH + 32], log[TP_PATH + 32], config[TP_PATH + 32];
     int lock;      /* file descriptor; -1: this process does not hold the lock */
     int folder;    /* file descriptor, locked too; -1: the file system cannot lock it */
-    bool made;     /* there was no folder before                            */
-    bool no_locks; /* the file system has none: nothing keeps other processes out */
+    bool made;     /* the folder is new */
+    bool no_locks; /* the file system has none: other processes may use it */
     char why[TP_PATH + 512];
 } tp_folder;
 
-/* No folder: what tp__folder_close may be given before a folder is open. */
+/* No folder; valid for tp__folder_close before one is open. */
 #define TP_NO_FOLDER ((tp_folder){ .lock = -1, .folder = -1 })
 
 /* Sets the names of its files without touching the disk. False with the reason in why. */
 bool tp__folder_name(tp_folder *R, const char *path);
 
 /* Creates the folder and its parents where missing and locks it; the lock is released when the
- * process ends, however it ends. Of several processes that do so together one succeeds. False with the
+ * process ends in any way. Of several processes doing so at once, one succeeds. False with the
  * reason in why. */
 bool tp__folder_open(tp_folder *R, const char *path);
 void tp__folder_close(tp_folder *R);
 
-/* Call before closing: removes a folder that this run created and left empty. */
+/* Removes a folder that this run created and left empty. Call before closing. */
 void tp__folder_forget(const tp_folder *R);
 
-/* Is there certainly no such file? False with errno set if the disk cannot tell, with errno 0 if
- * the file exists. */
+/* Is the file certainly missing? False with errno set if the disk cannot tell, with errno 0 if it
+ * exists. */
 bool tp__missing(const char *path);
 
 /* Has the folder been removed, moved, replaced or emptied since it was locked? */
@@ -43,7 +43,7 @@ bool tp__folder_vanished(const tp_folder *R);
 /* Writes config.json and takes ownership of the object. False with the reason in why. */
 bool tp__folder_config(tp_folder *R, json_t *config);
 
-/* The object in a config.json; NULL if the file is missing or anything else. */
+/* The object in a config.json; NULL if the file is missing or has none. */
 json_t *tp__config_read(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
-/* log.c - a log of JSON lines that survives kills: it keeps whole lines only, and none later than
- * the checkpoint that a run resumes from. */
+/* log.c - a log of JSON lines that survives kills: it keeps only complete lines, none later than
+ * the checkpoint from which a run resumes. */
 #include "trainer.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static bool fail(tp_run_log *L, const char *what)
     return false;
 }
 
-/* Is the line a report of step `keep` or before? If so, it becomes L->last. */
+/* Is the line a report up to step `keep`? If so, it becomes L->last. */
 static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
 {
     void *locale = tp_c_locale_begin();
@@ -33,8 +33,8 @@ static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
     return yes;
 }
 
-/* The whole file; empty if there is none. NULL with errno set on failure; if the path is not a
- * regular file, *kind then names what it is. */
+/* Reads the file; empty if there is none. NULL with errno set on failure; if the path is not a
+ * regular file, *kind says what it is. */
 static char *read_all(const char *path, size_t *bytes, const char **kind)
 {
     enum { PIECE = 1 << 16 };
@@ -64,8 +64,7 @@ static size_t filter(tp_run_log *L, char *text, size_t bytes, int64_t keep)
     size_t used = 0, left = bytes;
     const char *begin = text;
     char why[200];
-    const bool is_text =
-        tp_file_text(&begin, &left, why, sizeof why); /* passes over a byte order mark */
+    const bool is_text = tp_file_text(&begin, &left, why, sizeof why); /* skips a byte order mark */
     char *line = is_text ? text + (bytes - left) : text, *end = text + bytes, *next;
     for (; line < end; line = next) {
         char *newline = memchr(line, '\n', (size_t)(end - line));
@@ -109,7 +108,7 @@ double tp__log_last(const tp_run_log *L, const char *key)
     return json_number_value(json_object_get(L->last, key));
 }
 
-/* Writes all bytes, across interruptions. False with errno set. */
+/* Writes all bytes despite signals. False with errno set. */
 static bool write_all(int fd, const char *text, size_t bytes)
 {
     while (bytes > 0) {

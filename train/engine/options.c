@@ -1,4 +1,5 @@
-/* options.c - the rows of an option table, conversion of one value to text and back, and all values as metadata.
+/* options.c - the rows of an option table, converting one value to and from text, and all values as
+ * metadata.
  *
  * The settings own their texts, which may come from argv, a preset or a checkpoint. */
 #include <ctype.h>
@@ -232,7 +233,7 @@ void tp_options_free(const tp_option *table, void *settings)
 
 /* ---- checkpoints ---- */
 
-/* A text that is not set is stored as an empty string. */
+/* An unset text is stored as an empty string. */
 static bool restore(const tp_option *o, void *settings, const char *value, char *why, size_t size)
 {
     if (o->kind != TP_OPTION_TEXT || *value) return tp_option_set(o, settings, value, why, size);

@@ -1,8 +1,8 @@
-/* options_complete.c - prints scripts with which bash and zsh complete command lines.
+/* options_complete.c - prints completion scripts for bash and zsh.
  *
- * A script has a function for each command, made from its table, and one that is registered for the
- * program. In bash the commands only say what may stand at the cursor; zsh's _arguments does the rest
- * itself. */
+ * A script has a function for each command, made from its table, and one registered for the
+ * program. In bash the command functions only describe what is valid at the cursor; zsh's
+ * _arguments does the rest itself. */
 #include <string.h>
 
 #include "options_inner.h"
@@ -16,7 +16,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* NOTHING: a value of which nothing is known. */
+/* NOTHING: no completions are known. */
 static value_kind kind_of(const tp_option *o)
 {
     if (o->known || o->kind == TP_OPTION_CHOICE || (o->kind == TP_OPTION_HELP && o->value))
@@ -38,7 +38,7 @@ static bool is_flag(const tp_option *o)
 
 /* ---- text ---- */
 
-/* Text within single quotes; a backslash before the characters of `special`. */
+/* Prints text within single quotes, escaping `special`. */
 static void print(const char *text, size_t n, const char *special, FILE *out)
 {
     for (size_t i = 0; i < n; i++)
@@ -48,7 +48,7 @@ static void print(const char *text, size_t n, const char *special, FILE *out)
             fprintf(out, "%s%c", strchr(special, text[i]) ? "\\" : "", text[i]);
 }
 
-/* The words of a value, separated by blanks. */
+/* Prints a value's words, with blanks. */
 static void print_words(const tp_option *o, FILE *out)
 {
     const char *word;
@@ -59,8 +59,8 @@ static void print_words(const tp_option *o, FILE *out)
     for (const char *s = o->known ? "" : o->value; *s; s++) print(*s == '|' ? " " : s, 1, "", out);
 }
 
-/* "enwik8 train" has the function _enwik8_train. The file of zsh's script is called like the function of
- * the program. */
+/* "enwik8 train" has the function _enwik8_train. zsh's script file is named after the program's
+ * function. */
 static void print_function(const char *command, FILE *out)
 {
     fputc('_', out);
@@ -85,7 +85,7 @@ static void print_flags(const tp_option *const *row, int n, FILE *out)
     fputs("'\n", out);
 }
 
-/* The case of the flags that take files, or folders, or anything. */
+/* Prints the case of flags that take files, folders etc. */
 static void print_case(const tp_option *const *row, int n, value_kind kind, FILE *out)
 {
     static const char *const names[VALUE_KINDS] = { "nothing", "words", "files", "folders" };
@@ -125,8 +125,8 @@ static void bash_function(const tp_command *c, FILE *out)
     fputs("    esac\n}\n\n", out);
 }
 
-/* The function that bash calls; rows: NULL for a program of one command. Names of files are left to
- * readline, which knows about quotes and tildes. */
+/* Prints the function that bash calls; rows: NULL for a program of one command. File names are left
+ * to readline, which knows quotes and tildes. */
 static void bash_program(const char *program, const tp_subcommand *rows, FILE *out)
 {
     print_function(program, out);
@@ -175,7 +175,7 @@ static void bash_program(const char *program, const tp_subcommand *rows, FILE *o
 
 /* ---- zsh ---- */
 
-/* The first sentence of a help. */
+/* The help's first sentence. */
 static void print_sentence(const char *help, FILE *out)
 {
     size_t n = strlen(help);
@@ -260,7 +260,7 @@ static void zsh_program(const char *program, const tp_subcommand *rows, FILE *ou
     fputs("    esac\n}\n\n", out);
 }
 
-/* The end of a script that works both in a folder of $fpath and where it is sourced. */
+/* Ends a script so that it works both in a folder of $fpath and when sourced. */
 static void zsh_end(const char *program, FILE *out)
 {
     fputs("if [[ $funcstack[1] == ", out);

@@ -1,4 +1,4 @@
-/* options_help.c - prints the manual of a command, for --help and as a page for man. */
+/* options_help.c - prints a command's manual, for --help and as a man page. */
 #include <ctype.h>
 #include <string.h>
 
@@ -11,11 +11,11 @@ static const tp_option help_rows[] = {
     TP_HEADING("HELP"),
     { .name = "help", .kind = TP_OPTION_HELP, .help = "Print this manual." },
     { .name = "version", .kind = TP_OPTION_HELP, .help = "Print the version." },
-    { .name = "man", .kind = TP_OPTION_HELP, .help = "Print this manual as a page for man." },
+    { .name = "man", .kind = TP_OPTION_HELP, .help = "Print this manual as a man page." },
     { .name = "completion",
       .kind = TP_OPTION_HELP,
       .value = "bash|zsh",
-      .help = "Print a script with which the shell completes command lines." },
+      .help = "Print a shell completion script." },
     { 0 },
 };
 
@@ -69,14 +69,14 @@ static void wrap(FILE *out, int indent, const char *text)
     if (column > 0) fputc('\n', out);
 }
 
-/* Headings are bold on a terminal. */
+/* Bold on a terminal. */
 static void heading(FILE *out, const char *text, int length)
 {
     const bool bold = tp__has_colours(out);
     fprintf(out, "%s%.*s%s", bold ? "\033[1m" : "", length, text, bold ? "\033[0m" : "");
 }
 
-/* Sections as they are; a line that does not begin with a blank is a heading. */
+/* Prints sections unchanged; an unindented line is a heading. */
 static void sections(FILE *out, const char *text)
 {
     while (*text) {
@@ -128,7 +128,7 @@ void tp_options_help(const tp_command *c, const void *defaults, FILE *out)
     }
 }
 
-/* ---- text of the page for man ---- */
+/* ---- text of the man page ---- */
 
 static void print_char(char c, FILE *out)
 {
@@ -153,7 +153,7 @@ static void print(const char *text, FILE *out)
     print_n(text, strlen(text), out);
 }
 
-/* A line of text: a dot at its beginning is no request. */
+/* Prints a line of text; a leading dot is no request. */
 static void print_line(const char *text, size_t n, FILE *out)
 {
     if (n > 0 && *text == '.') fputs("\\&", out);
@@ -161,7 +161,7 @@ static void print_line(const char *text, size_t n, FILE *out)
     fputc('\n', out);
 }
 
-/* Paragraphs, a line for each sentence; "\n\n" ends a paragraph, '\n' a line. */
+/* Paragraphs, one line per sentence; "\n\n" ends a paragraph, '\n' a line. */
 static void paragraphs(const char *text, FILE *out)
 {
     while (*text) {
@@ -175,7 +175,7 @@ static void paragraphs(const char *text, FILE *out)
     }
 }
 
-/* Lines that keep their breaks and, without the help's indent, their blanks. */
+/* Keeps line breaks and, except for the help's indent, blanks. */
 static void verbatim(const char *text, size_t n, FILE *out)
 {
     fputs(".nf\n", out);
@@ -189,7 +189,7 @@ static void verbatim(const char *text, size_t n, FILE *out)
     fputs(".fi\n", out);
 }
 
-/* The length of the lines up to the next heading, without empty ones at the end. */
+/* The length up to the next heading, without trailing empty lines. */
 static size_t section_length(const char *text)
 {
     size_t n = 0;

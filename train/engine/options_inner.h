@@ -1,4 +1,4 @@
-/* options_inner.h - shared by the files of the option tables. */
+/* options_inner.h - shared by the option table files. */
 #ifndef TP_OPTIONS_INNER_H
 #define TP_OPTIONS_INNER_H
 
@@ -11,7 +11,7 @@ enum { TP_OPTION_ROOM = 4200 };
 /* Does this row set a member of the settings by a flag? */
 bool tp__option_is_flag(const tp_option *o);
 
-/* The rows of tp_options_list, then those of --help and the like, which every command has. */
+/* The rows of tp_options_list, then --help and the like, which every command has. */
 enum { TP_MAX_ROWS = TP_MAX_OPTIONS + 8 };
 int tp__options_all(const tp_option *table, const tp_option *row[TP_MAX_ROWS]);
 
@@ -31,12 +31,12 @@ const tp_option *tp__options_unfit(const tp_option *table, const void *settings)
 /* All flags as one JSON object: config.json. */
 json_t *tp__options_json(const tp_option *table, const void *settings);
 
-/* Prints where the manual is, after a message on a wrong command line. Returns the exit status. */
+/* Points to the manual after a usage error. Returns the exit status. */
 int tp__bad_usage(const char *command);
 
 void tp__print_version(const char *command);
 
-/* Has all that was printed reached standard output? Returns the exit status: 0, or 1 after a message. */
+/* Did all output reach standard output? Returns the exit status: 0, or 1 after a message. */
 int tp__printed(const char *command);
 
 /* ---- what --man and --completion print ---- */
@@ -45,20 +45,21 @@ void tp__man_of_command(const tp_command *c, const void *defaults, FILE *out);
 void tp__man_of_program(const char *program, const char *about, const tp_subcommand *rows,
                         FILE *out);
 
-/* A command is part of a program if its name has a blank ("enwik8 train"). Its script then is a part
- * of the program's, which tp__complete_program prints around those of the commands; false after a message of one of these. */
+/* A command whose name has a blank ("enwik8 train") is part of a program. Its script is then part
+ * of the program's, which tp__complete_program prints around it; false after a message of a
+ * command. */
 typedef enum tp_shell { TP_BASH, TP_ZSH } tp_shell;
 void tp__complete_command(const tp_command *c, tp_shell shell, FILE *out);
 bool tp__complete_program(const char *program, const tp_subcommand *rows, tp_shell shell,
                           FILE *out);
 
-/* If argv[i] is --completion: takes the shell from it or from argv[i + 1]. Returns TP_PARSED if it is
- * another argument, 0, or 2 after a message. */
+/* If argv[i] is --completion, takes the shell from it or from argv[i + 1]. Returns TP_PARSED for
+ * any other argument, 0, or 2 after a message. */
 int tp__shell_of(const char *command, int argc, char **argv, int i, tp_shell *shell);
 
-/* Call first in a main function. Opens /dev/null for closed standard streams: otherwise a file that the
- * program opens could get such a descriptor, and messages would be written into the file. Makes a write
- * beyond the limit on file sizes fail, which would kill the process. */
+/* Call first in a main function. Opens /dev/null for closed standard streams: otherwise a file
+ * opened later could get such a descriptor, and messages would go into it. Makes a write beyond the
+ * file size limit fail instead of killing the process. */
 void tp__prepare_process(void);
 
 #endif

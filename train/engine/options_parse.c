@@ -1,4 +1,4 @@
-/* options_parse.c - uses an option table to parse a command line. */
+/* options_parse.c - parses a command line by its option table. */
 #include "options_inner.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 
 /* ---- messages ---- */
 
-/* Complains about the command line, and says where its manual is. Returns the exit status. */
+/* Reports a usage error and points to the manual. Returns the exit status. */
 static int bad(const char *command, const char *fmt, ...) TP_PRINTF(2, 3);
 static int bad(const char *command, const char *fmt, ...)
 {
@@ -37,13 +37,13 @@ void tp__print_version(const char *command)
 int tp__printed(const char *command)
 {
     errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout)) return 0; /* ferror: some time ago */
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0; /* ferror: earlier */
     fprintf(stderr, "%s: standard output: %s\n", command,
             errno ? strerror(errno) : "cannot be written");
     return 1;
 }
 
-/* Does the help of a flag begin with the words of name: "Learning rate." with "learning-rate"? */
+/* Does a flag's help begin with the words of name: "Learning rate." with "learning-rate"? */
 static bool is_about(const char *help, const char *name)
 {
     for (; *name; name++, help++)
@@ -51,7 +51,7 @@ static bool is_about(const char *help, const char *name)
     return !isalnum((unsigned char)*help);
 }
 
-/* The flag that name describes, most closely if its help says little else; NULL: none. */
+/* The flag that name describes, with the shortest matching help; NULL: none. */
 static const char *described(const tp_option *const *row, int n, const char *name)
 {
     const char *best = NULL;
@@ -66,8 +66,8 @@ static const char *described(const tp_option *const *row, int n, const char *nam
     return best;
 }
 
-/* The flag that name was probably meant to be, in near or the table; NULL: none. Another word for what a
- * flag is about is the next best thing to a name that is nearly right. */
+/* The flag probably meant by name, in near or the table; NULL: none. A synonym for a flag's subject
+ * is tried after misspelled names. */
 static const char *meant(const tp_command *c, const char *name, tp_nearest *near)
 {
     const tp_option *row[TP_MAX_ROWS];
@@ -171,7 +171,7 @@ int tp__shell_of(const char *command, int argc, char **argv, int i, tp_shell *sh
     return bad(command, "%s: %s", flag, why);
 }
 
-/* Prints what the argument asks for, if it is one of the flags that every command has. */
+/* Answers one of the flags that every command has. */
 static int answer(const tp_command *c, int argc, char **argv, int i, const void *settings)
 {
     tp_shell shell = TP_BASH;
@@ -194,8 +194,8 @@ int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
 {
     if (!c) return 0;
     if (given) given->n = 0;
-    for (int i = 0; i < argc;
-         i++) { /* first, because flags change the defaults that --help shows */
+    /* First, since flags change the defaults that --help shows. */
+    for (int i = 0; i < argc; i++) {
         const int status = answer(c, argc, argv, i, settings);
         if (status != TP_PARSED) return status;
     }

@@ -1,5 +1,5 @@
-/* progress.c - the progress line: position, bar, the program's own text, ETA. Training runs print it on
- * stdout, where it stays when they end; other commands on stderr, where it vanishes. */
+/* progress.c - the progress line: position, bar, the program's text, ETA. Training runs print it on
+ * stdout and leave it there; other commands on stderr, and erase it. */
 #include "progress.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum {
     LINE = 1024,
-    LEAST_BAR = 10, /* a terminal has a bar if one of this width fits beside position and ETA */
+    LEAST_BAR = 10, /* shown on a terminal if this much fits beside position and ETA */
     MOST_BAR = 30
 };
 
@@ -27,7 +27,7 @@ void tp__print_time(char *text, size_t size, double seconds)
         snprintf(text, size, "%lld:%02lld", s / 60, s % 60);
 }
 
-/* The columns of the first n bytes of UTF-8. */
+/* The width of n bytes of UTF-8. */
 static int width(const char *text, size_t n)
 {
     int columns = 0;
@@ -35,7 +35,7 @@ static int width(const char *text, size_t n)
     return columns;
 }
 
-/* The bytes of the fields of a text that fit into so many columns. */
+/* The number of bytes of the fields that fit into `columns`. */
 static size_t fitting(const char *text, int columns)
 {
     size_t fits = 0;
@@ -77,7 +77,7 @@ void tp__progress_print(char *line, size_t size, const tp_progress_text *what, i
     if (!isnan(what->left)) snprintf(tail, sizeof tail, "  ETA %s", time);
     size_t n = strlen(what->text);
     int inside = 0;
-    if (columns > 0) { /* the last column stays empty, because the cursor stands there */
+    if (columns > 0) { /* the last column is kept for the cursor */
         int room = columns - 1 - width(head, strlen(head)) - width(tail, strlen(tail));
         const bool barred = room >= bracket + LEAST_BAR;
         if (barred) room -= bracket + LEAST_BAR;

@@ -1,5 +1,5 @@
-/* progress.h - output of a program while it works: on a terminal one line that is redrawn, elsewhere
- * one line per report. */
+/* progress.h - progress output: on a terminal one line that is redrawn, elsewhere one line per
+ * report. */
 #ifndef TP_PROGRESS_H
 #define TP_PROGRESS_H
 
@@ -13,7 +13,7 @@ typedef struct tp_progress {
     double limit;
 } tp_progress;
 
-/* What a line says. */
+/* A line's content. */
 typedef struct tp_progress_text {
     const char *unit, *text; /* text: fields separated by two blanks */
     int64_t done, last;
@@ -23,16 +23,16 @@ typedef struct tp_progress_text {
 /* "12:05", "3:20:00", "2d07h". */
 void tp__print_time(char *text, size_t size, double seconds);
 
-/* "step 3/10  TEXT  ETA 12:05"; with columns > 0 with a bar before the text, less than columns wide:
- * the last fields of the text give way, then the bar. colour: the bar is coloured. */
+/* "step 3/10  TEXT  ETA 12:05". With columns > 0, adds a bar before the text and stays below that
+ * width: the last fields are dropped, then the bar. colour: colours the bar. */
 void tp__progress_print(char *line, size_t size, const tp_progress_text *what, int columns,
                         bool colour);
 
 /* Call before steps first+1 .. last; limit > 0: the run ends after that many seconds. */
 void tp__progress_start(tp_progress *p, int64_t first, int64_t last, double limit, bool silent);
 
-/* After a step. On a terminal the line is redrawn a few times a second; elsewhere only a report
- * prints. */
+/* Call after a step. A terminal's line is redrawn a few times a second; elsewhere only reports
+ * print. */
 void tp__progress_step(tp_progress *p, int64_t step, bool report, const char *what);
 
 /* Prints a message on its own line, above the progress line. */

@@ -1,4 +1,4 @@
-/* signals.c - stop signals, standard streams and paths for the commands of a program. */
+/* signals.c - stop signals, standard streams and paths for commands. */
 #include "options_inner.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* subcommands.c - the main functions of single commands and of programs with subcommands. */
+/* subcommands.c - main functions of single commands and of programs with subcommands. */
 #include "options_inner.h"
 #include "terminal.h"
 
@@ -15,14 +15,13 @@ static void usage(const char *program, const char *about, const tp_subcommand *r
         if ((int)strlen(c->name) > width) width = (int)strlen(c->name);
     for (const tp_subcommand *c = rows; c->name; c++)
         fprintf(out, "    %s %-*s %s\n", program, width, c->name, c->what);
-    fprintf(
-        out,
-        "\n'%s COMMAND --help' prints the manual of a command. Flags without a command:\n\n"
-        "    --help, --version\n"
-        "    --man                  print a page for man; '%s COMMAND --man' prints a command's\n"
-        "    --completion bash|zsh  print a script with which the shell completes command lines\n"
-        "    --commands             print the names of the commands\n",
-        program, program);
+    fprintf(out,
+            "\n'%s COMMAND --help' prints the manual of a command. Flags without a command:\n\n"
+            "    --help, --version\n"
+            "    --man                  print a man page; '%s COMMAND --man' prints a command's\n"
+            "    --completion bash|zsh  print a shell completion script\n"
+            "    --commands             print the names of the commands\n",
+            program, program);
 }
 
 static void unknown(const char *program, const tp_subcommand *rows, const char *name)
@@ -36,7 +35,7 @@ static void unknown(const char *program, const tp_subcommand *rows, const char *
     fputc('\n', stderr);
 }
 
-/* Prints what a flag of the program asks for. */
+/* Answers a flag of the program. */
 static int answer(const char *program, const char *about, const tp_subcommand *rows, int argc,
                   char **argv)
 {

@@ -1,5 +1,5 @@
-/* terminal.c - asks a stream and the environment what may be printed. The only reader of environment
- * variables in the library: both are conventions of terminals. */
+/* terminal.c - detects what a stream may show. The library's only reader of environment variables:
+ * TERM and NO_COLOR, both terminal conventions. */
 #include "terminal.h"
 
 #include <stdlib.h>

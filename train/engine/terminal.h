@@ -1,4 +1,4 @@
-/* terminal.h - what the engine may print to a stream besides plain lines. */
+/* terminal.h - terminal features of an output stream. */
 #ifndef TP_TERMINAL_H
 #define TP_TERMINAL_H
 
@@ -11,10 +11,9 @@ bool tp__is_terminal(FILE *out);
 /* Is it such a terminal, and are colours wanted? Not with NO_COLOR (https://no-color.org). */
 bool tp__has_colours(FILE *out);
 
-/* Prints a text that may have names of files or arguments so that it cannot command a terminal
- * (tp_plain_at). */
+/* Prints a text, e.g. with file names, so that it cannot control a terminal (tp_plain_at). */
 void tp__print_plain(FILE *out, const char *text);
 
-int tp__columns(FILE *out); /* of a terminal; 80 if it does not say */
+int tp__columns(FILE *out); /* a terminal's width; 80 if unknown */
 
 #endif

@@ -38,7 +38,7 @@ static void introduce(tp_trainer *r)
     if (R->update > 0) tp_run_say(R, "resumed after update %lld", (long long)R->update);
 }
 
-/* Writes the first files: from here on the folder belongs to the run. */
+/* Writes the first files; the folder now belongs to the run. */
 static bool begin(tp_trainer *r)
 {
     tp_run *R = &r->run;
@@ -85,8 +85,8 @@ static void train(tp_trainer *r)
 
 /* ---- the end ---- */
 
-/* Is there nothing left to do? A run whose end --epochs sets is incomplete if --steps ended it
- * earlier, unless --steps also shapes the learning rate. */
+/* Is nothing left to do? A run with --epochs is incomplete if --steps ended it earlier, unless
+ * --steps also shapes the learning rate. */
 static bool is_complete(const tp_trainer *r)
 {
     const tp_run *R = &r->run;

@@ -1,4 +1,4 @@
-/* train_open.c - opens a run from presets and flags, or from the checkpoint of an earlier run.
+/* train_open.c - opens a run from presets and flags, or from an earlier run's checkpoint.
  *
  * Flags are parsed twice: first to find the preset, the folder and --resume, then on top of the
  * preset's values. A resumed run takes its settings from the checkpoint; only flags that do not
@@ -45,7 +45,7 @@ bool tp__run_build(tp_trainer *r, bool dry, bool blank)
     return tp__run_fine(r);
 }
 
-/* Call after the weights of --init are loaded, because averages start from them. */
+/* Call after loading --init's weights, because averages start from them. */
 static bool make_optimizer(tp_trainer *r)
 {
     tp_run *R = &r->run;
@@ -65,7 +65,7 @@ static bool take_weights(tp_trainer *r, tp_file *from)
 
 /* ---- data ---- */
 
-/* The update that ends a run with --steps `steps`; 0: none does. */
+/* The update that ends a run with --steps `steps`; 0: none. */
 static int64_t end_of(const tp_trainer *r, int64_t steps)
 {
     const int64_t whole = r->o->epochs * r->run.per_epoch;
@@ -161,7 +161,7 @@ static bool is_ours(tp_trainer *r, const tp_file *F)
            tp__run_fail(r, "%s is a checkpoint of %s, not of %s", r->folder.last, program, ours);
 }
 
-/* former: --steps of the checkpoint, before the command line changed it. */
+/* former: the checkpoint's --steps, before the command line changed it. */
 static bool keeps_the_schedule(tp_trainer *r, int64_t former)
 {
     const int64_t end = end_of(r, former);
@@ -172,12 +172,12 @@ static bool keeps_the_schedule(tp_trainer *r, int64_t former)
 
 static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags *given)
 {
-    const tp_train_settings *theirs = asked;
+    const tp_train_settings *wanted = asked;
     char why[5000];
-    if (theirs->plan)
+    if (wanted->plan)
         return tp__run_fail(
             r, "--plan describes a new run: leave out --resume and give the flags of the run");
-    if (theirs->init || theirs->overwrite)
+    if (wanted->init || wanted->overwrite)
         return tp__run_fail(
             r, "--resume continues a run: it cannot be combined with --init or --overwrite");
     tp_file *from = tp_file_open(r->folder.last);
@@ -194,7 +194,7 @@ static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags 
     return done && tp__run_find_best(r);
 }
 
-/* Removes a file of the run that this one overwrites. */
+/* Removes a file of the overwritten run. */
 static bool discard(tp_trainer *r, const char *former)
 {
     return remove(former) == 0 || errno == ENOENT ||
@@ -217,24 +217,24 @@ bool tp__run_files(tp_trainer *r)
 
 /* ---- opening and closing ---- */
 
-/* asked: the defaults with the flags of argv on top. */
+/* asked: the defaults overridden by argv. */
 static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
                      const tp_given_flags *given)
 {
-    const tp_train_settings *theirs = asked;
+    const tp_train_settings *wanted = asked;
     if (!tp__run_new_settings(r, &r->run.settings, asked, given)) return;
     r->o = r->run.settings;
-    const bool ours = !theirs->plan && r->run.rank == 0;
-    const bool named = tp__folder_name(&r->folder, theirs->run_dir);
+    const bool writes = !wanted->plan && r->run.rank == 0;
+    const bool named = tp__folder_name(&r->folder, wanted->run_dir);
     const tp_option *unfit = tp__options_unfit(r->t->command.table, asked);
     if (unfit)
         tp__run_fail(r, "--%s is not UTF-8, so a checkpoint cannot hold it: rename it",
                      unfit->name);
-    else if (named && theirs->resume && tp__missing(r->folder.path))
+    else if (named && wanted->resume && tp__missing(r->folder.path))
         tp__run_fail(r, "cannot resume: there is no folder %s", r->folder.path);
-    else if (!named || (ours && !tp__folder_open(&r->folder, theirs->run_dir)))
+    else if (!named || (writes && !tp__folder_open(&r->folder, wanted->run_dir)))
         tp__run_fail(r, "%s", r->folder.why);
-    else if (theirs->resume)
+    else if (wanted->resume)
         open_resumed(r, asked, given);
     else if (tp_options_parse(&r->command, argc, argv, r->run.settings, NULL) == TP_PARSED)
         open_fresh(r);

@@ -1,5 +1,5 @@
-/* train_options.c - the flags of the engine. --optimizer and the flags of the optimisers' options are made from the rows
- * of the optimisers. */
+/* train_options.c - the engine's flags. --optimizer and the optimisers' flags are made from the
+ * rows of the optimisers. */
 #include <math.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 typedef tp_train_settings settings;
 
-/* The rows of all optimisers known so far. New ones come at the end. */
+/* The rows of all optimisers known so far; new ones are appended. */
 static struct {
     int kinds, n;
     const tp_optim_option *option[TP_TRAIN_VALUES]; /* [n] */
@@ -58,7 +58,7 @@ static void make_help(int i)
              having < made.kinds ? who : "", having < made.kinds ? ")" : "");
 }
 
-/* The largest value of a flag below an open end; infinity has no bound worth printing. */
+/* A flag's largest value below an open end; infinity has no bound to print. */
 static double greatest(const tp_optim_option *o)
 {
     if (o->high >= TP_BIG) return TP_BIG;
@@ -97,7 +97,7 @@ static void take_kind(const tp_optim_kind *k)
     }
 }
 
-/* --optimizer, and a flag for each option of an optimiser that has a help. */
+/* --optimizer, and a flag for each optimiser option with a help. */
 static const tp_option *tp__optimizer_rows(void)
 {
     static const tp_option optimizer =
@@ -150,7 +150,7 @@ double tp_train_get(const tp_train_settings *o, const char *option)
     return row->kind == TP_OPTION_BOOL ? at->flag : at->number;
 }
 
-/* Sets those options to the usual values of training programs. */
+/* Sets the optimisers' options to values usual in training. */
 static void tp__optimizer_defaults(tp_train_settings *o)
 {
     tp__optimizer_rows();

@@ -1,6 +1,6 @@
-/* train_plan.c - --plan: the memory and time of a run. For the memory, the run's own code takes a few steps on a dry
- * device, which counts without computing. For the time, a smaller trial takes real steps, and its FLOP/s and the number of
- * the run's FLOPs give the time of the whole run. */
+/* train_plan.c - --plan: the memory and time of a run. For memory, the run's own code takes a few
+ * steps on a dry device, which counts without computing. For time, a smaller trial takes real
+ * steps; its FLOP/s and the run's FLOPs give the run's time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { MOST_UPDATES = 16 };
 
-/* Bytes of its buffer that OpenBLAS touches per thread. CPUs with AVX2 use our own products. */
+/* Bytes of OpenBLAS's buffer touched per thread. AVX2 CPUs use our own products. */
 #define PACKED ((size_t)5 << 20)
 
 /* ---- this process and its machine ---- */
@@ -36,7 +36,7 @@ size_t tp__run_memory_resident(void)
     return bytes_in("/proc/self/status", "VmRSS");
 }
 
-/* getrusage would include the peak of the process that started this one. */
+/* getrusage would include the parent process's peak. */
 size_t tp__run_memory_peak(void)
 {
     return bytes_in("/proc/self/status", "VmHWM");
@@ -77,8 +77,8 @@ static bool rehearse(tp_trainer *trial)
     return tp__run_fine(trial) && tp__run_update(trial, &norm);
 }
 
-/* `built`, the device memory after building, is that of the moments, of other models, one block each for
- * weights and averages, and the staging memory of a swap, which is smaller than a block. */
+/* `built`, the device memory after building, consists of the moments, other models, a block each
+ * for weights and averages, and a swap's staging memory, smaller than a block. */
 static void account(tp_trainer *trial, size_t built, tp_forecast *m)
 {
     const tp_run *R = &trial->run;
@@ -106,8 +106,8 @@ static void account(tp_trainer *trial, size_t built, tp_forecast *m)
         m->peak - m->weights - m->gradients - m->optimizer - m->averages - m->other - m->state;
 }
 
-/* Adds the memory of the process outside the device. A checkpoint copies the state. Reading the
- * data may already have reached the peak. */
+/* Adds the process's memory outside the device. A checkpoint copies the state. Reading the data may
+ * already have reached the peak. */
 static void add_process(const tp_trainer *r, tp_forecast *m)
 {
     const size_t used = r->run.D ? tp_device_stats(r->run.D).held_peak_bytes : 0;
@@ -147,7 +147,7 @@ static const double PROBE_SECONDS = 0.5;
 typedef struct memory_row {
     const char *name;
     double bytes[MAX_WAYS];
-    bool seldom; /* not printed if it is 0 */
+    bool seldom; /* not printed if 0 */
 } memory_row;
 
 /* The number of values of --recompute; 1 if the program has no such flag. */
@@ -168,22 +168,20 @@ static void print_head(int ways, int way)
     printf("\n");
 }
 
-/* clang-format off */
-#define ROW(name, part) { name, { m[0].part, m[1].part, m[2].part }, false }
-/* clang-format on */
+#define ALL(part) m[0].part, m[1].part, m[2].part
 static void print_memory(const tp_forecast m[MAX_WAYS], int ways, int way)
 {
     const memory_row rows[] = {
-        ROW("weights", weights),
-        ROW("gradients", gradients),
-        ROW("optimizer", optimizer),
-        ROW("averages", averages),
-        { "other models", { m[0].other, m[1].other, m[2].other }, true },
-        ROW("carried state", state),
-        ROW("activations", activations),
-        ROW("peak of a step", peak),
-        ROW("data in advance", ahead),
-        ROW("whole process", process),
+        { "weights", { ALL(weights) }, false },
+        { "gradients", { ALL(gradients) }, false },
+        { "optimizer", { ALL(optimizer) }, false },
+        { "averages", { ALL(averages) }, false },
+        { "other models", { ALL(other) }, true },
+        { "carried state", { ALL(state) }, false },
+        { "activations", { ALL(activations) }, false },
+        { "peak of a step", { ALL(peak) }, false },
+        { "data in advance", { ALL(ahead) }, false },
+        { "whole process", { ALL(process) }, false },
     };
     print_head(ways, way);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -225,8 +223,8 @@ static bool time_update(const tp_trainer *r, void *settings, double *seconds, do
     return done;
 }
 
-/* FLOP/s, first with a batch of 2, then with the largest batch that fits the probe's time. The
- * learning rate is zero: the same work, and the loss cannot diverge. */
+/* Measures FLOP/s, first with a batch of 2, then with the largest that fits the probe's time. The
+ * learning rate is 0: the same work, and the loss cannot diverge. */
 static bool measure_rate(const tp_trainer *r, tp_train_settings *o, double *rate, char *why,
                          size_t size)
 {
@@ -246,7 +244,7 @@ static bool measure_rate(const tp_trainer *r, tp_train_settings *o, double *rate
     return true;
 }
 
-/* Seconds of an update, from its FLOPs if the program knows them, else by taking a whole one. */
+/* Seconds of an update, from its FLOPs if the program knows them, else by running a full one. */
 static bool measure_update(const tp_trainer *r, double *seconds, double *rate, char *why,
                            size_t size)
 {

@@ -5,7 +5,7 @@
  * best and last checkpoint always agree. A signal ends a validation early; the checkpoint records
  * this, and the resumed run starts with that validation and its report.
  *
- * With --profile, also the time of a run, op by op. */
+ * With --profile, also the run's time by op. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,7 +96,7 @@ static bool is_best(const tp_trainer *r, double score)
     return isfinite(score) && (again || (r->t->higher ? score > r->best : score < r->best));
 }
 
-/* Validates, with the averaged weights unless these are kept aside, and saves a new best model. False if a
+/* Validates, with the averaged weights unless --ema-aside, and saves a new best model. False if a
  * signal or an error ended it early. */
 static bool validate(tp_trainer *r)
 {
@@ -130,7 +130,7 @@ typedef struct snapshot {
     size_t memory; /* bytes */
 } snapshot;
 
-/* Process 0 gets the sums over all processes; the others restart theirs at zero. */
+/* Process 0 gets the sums over all processes; the others reset theirs to zero. */
 static void gather_losses(tp_trainer *r)
 {
     tp_tally *sum = &r->sum;
@@ -211,7 +211,7 @@ static bool report(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *v
 
 /* ---- files ---- */
 
-/* The page is no part of the run: what it lacks is a warning. */
+/* The page is not part of the run: if it fails, warn. */
 static void write_page(tp_trainer *r)
 {
     char path[TP_PATH + 32], why[TP_PATH + 600];
@@ -221,8 +221,8 @@ static void write_page(tp_trainer *r)
         tp_run_say(&r->run, "warning: no page of this run: %s", why);
 }
 
-/* An error in a validation ends the run, but loses no training: the checkpoint says that the validation is missing,
- * and a resumed run begins with it. */
+/* An error in a validation ends the run but loses no training: the checkpoint marks the validation
+ * as missing, and a resumed run begins with it. */
 static void save_unvalidated(tp_trainer *r)
 {
     char why[sizeof r->why];
@@ -307,7 +307,7 @@ static bool read_norm(tp_trainer *r, tp_tensor norm)
     return isfinite(r->norm) || tp__run_lost(r, why);
 }
 
-/* Leaves the time since `paused` out of the clock, and restarts it after a report. */
+/* Excludes the time since `paused` from the clock, and restarts it after a report. */
 static void resume_clock(tp_trainer *r, double paused, bool reported)
 {
     const double going = tp_seconds();

@@ -1,4 +1,4 @@
-/* train_run.c - the functions that programs call, and how a run fails. */
+/* train_run.c - the functions for programs, and how a run fails. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* train_settings.c - checks a program, completes its manual, fills in its default settings, decides which settings a
- * resumed run may change, and writes them to config.json. */
+/* train_settings.c - checks a program, completes its manual, fills in its default settings, decides
+ * what a resumed run may change, and writes config.json. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +158,7 @@ bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given
 
 /* ---- the machine ---- */
 
-/* Its name of the processor; x86 and ARM differ in the key. */
+/* The processor's name; x86 and ARM have different keys. */
 static void processor_name(char *name, size_t size)
 {
     char line[256];
@@ -226,8 +226,8 @@ static bool is_zero(const json_t *x)
     return json_is_null(x) || (json_is_number(x) && json_number_value(x) == 0);
 }
 
-/* The settings of a checkpoint include what the program filled in, such as a learning rate of 0. These
- * are no differences: config.json from the beginning of the run lacks them. */
+/* A checkpoint's settings include values filled in by the program, such as a learning rate of 0.
+ * These are no differences: the original config.json does not have them. */
 static void leave_out_filled_in(const tp_trainer *r, json_t *values)
 {
     const char *key;
@@ -258,7 +258,7 @@ void tp__run_compare(tp_trainer *r)
         json_decref(ours);
         if (r->o->resume) leave_out_filled_in(r, r->preset);
     } else {
-        r->why[0] = '\0'; /* the preset of another version */
+        r->why[0] = '\0'; /* another version's preset */
     }
     if (preset) tp_options_free(table, preset);
     free(preset);

@@ -1,5 +1,5 @@
-/* train_state.c - the two checkpoints of a run. The last one holds everything that a resumed run
- * needs to compute the same bits as one that never stopped:
+/* train_state.c - the two checkpoints of a run. The last one has all that a resumed run needs to
+ * compute the same bits as one that never stopped:
  *
  *     weights and buffers, moments (optim.*), averages (ema.*), the program's state  as tensors
  *     settings (train.*), what evaluation needs, update, random state, the hash of
@@ -43,8 +43,8 @@ static void write_place(const tp_trainer *r, tp_writer *W)
     tp_writer_meta(W, "data_hash", hash);
 }
 
-/* Checks the folder once more, because collecting the data took time. If it has vanished, the
- * caller notices too and rescues the run. */
+/* Rechecks the folder, because collecting the data took time. If it has vanished, the caller
+ * notices too and rescues the run. */
 static bool commit(tp_trainer *r, tp_writer *W)
 {
     const bool fine = tp__run_fine(r);
@@ -121,7 +121,7 @@ static bool read_count(tp_trainer *r, tp_file *F, const char *key, int64_t *x)
     return in_range(r, key, *x);
 }
 
-/* Checkpoints of enwik8 that predate the common engine have other names for the sums. */
+/* Checkpoints of enwik8 from before this engine name the sums differently. */
 static bool read_sums(tp_trainer *r, tp_file *F)
 {
     tp_tally *sum = &r->sum;
@@ -138,7 +138,7 @@ static bool read_sums(tp_trainer *r, tp_file *F)
     if (sum->reported < 0 || sum->of_epoch < 0)
         return tp__run_fail(r, "%s: a sum of weights is negative", r->folder.last);
     r->unvalidated = unvalidated != 0;
-    if (r->run.rank > 0) *sum = (tp_tally){ 0 }; /* process 0 has the sums of all */
+    if (r->run.rank > 0) *sum = (tp_tally){ 0 }; /* process 0 has all sums */
     return true;
 }
 

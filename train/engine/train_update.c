@@ -2,9 +2,9 @@
  *
  *     update = `accumulation` batches, gradients averaged; clipping; optimiser; moving average
  *
- * The mean is that over all targets of the update, not the mean of the batches' means. How many targets there
- * are is known after the last batch, so gradients are summed as if each batch had --batch of them, and the
- * step multiplies them by the rest, which is 1 if that is true.
+ * The mean is over all targets of the update, not over the batches' means. The number of targets is
+ * known only after the last batch, so gradients are summed as if each batch had --batch of them,
+ * and the step multiplies them by the remaining factor, 1 if that was true.
  *
  * A NaN or infinite loss ends the run before anything is overwritten. On the CPU each loss is read
  * at once. On a GPU that would stall every step, so losses are summed on the device and read when a
@@ -79,8 +79,8 @@ static bool adds_up(const tp_trainer *r)
     return r->o->accumulation > 1 || r->peers;
 }
 
-/* The targets of the batch as a multiple of --batch. A recorded step keeps the factors of its first run, so its
- * batches count the same. */
+/* The batch's targets as a multiple of --batch. A recorded step keeps the factors of its first run,
+ * so its batches have equal weights. */
 static double weight_of(const tp_trainer *r)
 {
     return r->C ? 1.0 : (double)r->run.targets / (double)r->o->batch;
@@ -134,7 +134,7 @@ static bool run_batches(tp_trainer *r)
 
 /* ---- several processes ---- */
 
-/* Replaces the gradients by their means over all processes. */
+/* Averages the gradients over all processes. */
 static bool reduce(tp_trainer *r)
 {
     const tp_peers *p = r->peers;
@@ -142,7 +142,7 @@ static bool reduce(tp_trainer *r)
     return tp__run_fine(r) && tp__run_fail(r, "the gradients could not be exchanged");
 }
 
-/* What makes the gradients those of the mean over all targets, in all processes. */
+/* The factor that averages the gradients over all targets, in all processes. */
 static double mean_of(tp_trainer *r)
 {
     const double batches = (double)(r->o->accumulation * r->run.ranks);

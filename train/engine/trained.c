@@ -1,4 +1,4 @@
-/* trained.c - finds and opens a trained model, for commands that run one. */
+/* trained.c - finds and opens a trained model, for commands that use one. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ tp_trained tp_trained_find(const tp_trained_settings *o)
         return t;
     }
     snprintf(t.path, sizeof t.path, "%.4096s/best.safetensors", o->run_dir);
-    if (access(t.path, F_OK) != 0 && errno == ENOENT) /* else opening it will report why */
+    if (access(t.path, F_OK) != 0 && errno == ENOENT) /* else opening it reports why */
         snprintf(t.path, sizeof t.path, "%.4096s/last.safetensors", o->run_dir);
     return t;
 }

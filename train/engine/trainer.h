@@ -1,12 +1,12 @@
 /* trainer.h - the state of a training run. Its first member is the part that programs see.
  *
- *     tp_train_main     train_main.c     command line, plan or run, exit status
- *     settings          train_settings.c defaults, manual, what a resumed run may change, config.json
- *     opening           train_open.c     data, model, optimiser; new or from a checkpoint
- *     one update        train_update.c   batches, gradients, the optimiser
- *     after it          train_report.c   validation, log, checkpoints
- *     checkpoints       train_state.c    last and best
- *     forecasts         train_plan.c     memory and time */
+ *     tp_train_main     train_main.c      command line, plan or run, exit status
+ *     settings          train_settings.c  defaults, manual, settings on resuming, config.json
+ *     opening           train_open.c      data, model, optimiser; new or from a checkpoint
+ *     one update        train_update.c    batches, gradients, the optimiser
+ *     after it          train_report.c    validation, log, checkpoints
+ *     checkpoints       train_state.c     last and best
+ *     forecasts         train_plan.c      memory and time */
 #ifndef TP_TRAINER_H
 #define TP_TRAINER_H
 
@@ -21,7 +21,7 @@ typedef struct tp_run_log {
     int fd; /* -1: not open */
     char path[4200];
     json_t *last;    /* the last report kept when the log was opened, or NULL */
-    int64_t damaged; /* lines that were no whole reports, and were dropped then */
+    int64_t damaged; /* incomplete lines dropped when it was opened */
     char why[6000];  /* empty unless it failed */
 } tp_run_log;
 
@@ -30,11 +30,11 @@ typedef struct tp_forecast {
     double weights, gradients, optimizer, averages, state, activations, peak;
     double other;   /* weights of the program's other models                             */
     double ahead;   /* host memory: prefetched data                                      */
-    double process; /* all of the process: also its code, its data and cached memory     */
+    double process; /* the process: also its code, its data and cached memory */
 } tp_forecast;
 
-/* Sums of losses, and of their weights: a loss is the mean of a batch, its weight the batch's targets as a multiple
- * of --batch. Those of weight `pending` are on the device. */
+/* Sums of losses and of their weights: a loss is the mean of a batch, its weight the batch's
+ * targets as a multiple of --batch. Those of weight `pending` are on the device. */
 typedef struct tp_tally {
     double report, epoch; /* since the last report, since the epoch began */
     double reported, of_epoch, pending;
@@ -49,7 +49,7 @@ typedef struct tp_stopwatch {
 typedef struct tp_trainer {
     tp_run run;
     const tp_training *t;
-    tp_command command; /* t's, with the manual completed */
+    tp_command command; /* t's, with its manual completed */
     char synopsis[256], about[6000], more[8000];
     const tp_peers *peers; /* NULL: this process trains alone */
     const tp_train_settings *o;
@@ -57,7 +57,7 @@ typedef struct tp_trainer {
     tp_folder folder;
     tp_run_log log;
     tp_progress bar;
-    json_t *preset; /* its values of settings that differ from it; NULL: unknown    */
+    json_t *preset; /* preset values that the settings change; NULL: unknown */
     json_t *notes;  /* filled by tp_run_note; NULL: notes are dropped */
 
     tp_optim *O;
@@ -65,26 +65,26 @@ typedef struct tp_trainer {
     tp_capture *C;                  /* NULL: steps run without capture      */
     tp_tensor losses;               /* slot: the sum of the pending losses  */
     tp_tensor term[TP_RUN_SUMS];    /* of this batch, given to tp_run_sum */
-    tp_tensor pending[TP_RUN_SUMS]; /* slots: their sums */
+    tp_tensor pending[TP_RUN_SUMS]; /* slots: the sums */
     int terms;
     int64_t unread; /* batches in them */
     bool on_gpu;
 
     tp_tally sum;
-    double weights; /* of the batches of the current update, so far                   */
-    double mean;    /* factor from the gradients of the last update to those of its mean */
+    double weights; /* of the current update's batches so far */
+    double mean;    /* from the last update's gradients to those of its mean */
     tp_stopwatch watch;
-    int64_t last;     /* the update that ends the run, unless --time ends it earlier   */
+    int64_t last;     /* the update that ends the run, unless --time does earlier */
     int64_t saved;    /* update of the last checkpoint; -1: none                      */
     bool unvalidated; /* a signal ended the validation after this update early        */
-    double norm;      /* of the last gradient that was read                           */
+    double norm;      /* of the last gradient read */
     double seconds;   /* spent on updates, by this process and earlier ones           */
-    double best;      /* score of best.safetensors; worst possible score: none yet    */
-    int64_t best_at;  /* its update, which may be later than a resumed run's          */
+    double best;      /* score of best.safetensors; the worst possible: none yet */
+    int64_t best_at;  /* its update, perhaps later than a resumed run's */
     int64_t patience; /* calls of tp_run_stopped until a trial's validation ends; 0: no limit */
-    bool begun;       /* files of the run have been written into its folder           */
-    bool opened;      /* the program's open or share has been called                  */
-    tp_forecast plan; /* of the memory; all zero: none, for the reason in plan_why    */
+    bool begun;       /* files were written to the run folder */
+    bool opened;      /* open or share was called */
+    tp_forecast plan; /* for memory; all zero: none, see plan_why */
     char plan_why[6000];
     char why[6000];
 } tp_trainer;
@@ -108,18 +108,18 @@ bool tp__run_new_settings(tp_trainer *r, void **settings, const void *asked,
 /* Does the number of updates shape the learning rate? */
 bool tp__run_steps_shape(const tp_trainer *r);
 
-/* Applies the given flags that a resumed run may set; fails, naming them, on those it may not. */
+/* Applies the flags that a resumed run may change; fails, naming them, on others. */
 bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given);
 
 /* ---- train_open.c ---- */
 
-/* Opens a run from the command line. False if it failed (r->why), or if *status has become an exit
- * status. Call tp__run_close in either case. */
+/* Opens a run from the command line. False if it failed (r->why) or *status became an exit status.
+ * Call tp__run_close in either case. */
 bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, int argc, char **argv,
                   int *status);
 void tp__run_close(tp_trainer *r);
 
-/* Opens the device and builds the model by r->o; dry: on a device that counts without computing. */
+/* Opens the device and builds the model of r->o; dry: on a device that only counts. */
 bool tp__run_build(tp_trainer *r, bool dry, bool blank);
 
 /* Begins a trial beside r with the given settings, whose texts r still owns. Call tp__run_trial_end
@@ -135,7 +135,7 @@ bool tp__run_files(tp_trainer *r);
 /* Sets r->preset. Call before the program's open, which may complete the settings. */
 void tp__run_compare(tp_trainer *r);
 
-/* What config.json says: program, model, settings, the preset's, machine, forecast of the memory. */
+/* The content of config.json: program, model, settings, preset values, machine, memory forecast. */
 json_t *tp__run_config(tp_trainer *r);
 
 /* ---- failures: train_run.c ---- */
@@ -160,8 +160,8 @@ bool tp__run_fine(tp_trainer *r);
 /* Is `here` true in any process of the run? */
 bool tp__run_anywhere(const tp_trainer *r, bool here);
 
-/* Is `fine` true in every process? If another process has failed, this one fails too, so that none
- * waits for it. Every process calls these in the same order. */
+/* Is `fine` true in every process? If another process failed, this one fails too, so that none
+ * waits for it. All processes call these in the same order. */
 bool tp__run_everywhere(tp_trainer *r, bool fine);
 
 /* ---- train_update.c ---- */
@@ -169,8 +169,7 @@ bool tp__run_everywhere(tp_trainer *r, bool fine);
 /* One update. *norm is the gradient's norm, readable until the next update. */
 bool tp__run_update(tp_trainer *r, tp_tensor *norm);
 
-/* Reads the losses that are still on the device, up to update `at`. Fails if they are NaN or
- * infinite. */
+/* Reads the losses still on the device, up to update `at`. Fails if they are NaN or infinite. */
 bool tp__run_collect(tp_trainer *r, int64_t at);
 
 /* Sets run.epoch and run.batch to batch number `batch` of the next update. */
@@ -181,7 +180,7 @@ double tp__run_rate(const tp_trainer *r, int64_t update);
 
 /* ---- train_report.c ---- */
 
-/* Does whatever is due after an update. last: the run's last update; stop: a signal came. */
+/* Does what is due after an update. last: the run's last update; stop: a signal came. */
 bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop);
 
 /* Runs the validation and writes the report that a stopped run left out. */
@@ -196,18 +195,18 @@ json_t *tp__op_times_json(tp_device *D);
 
 /* ---- log.c ---- */
 
-/* Opens the log for reports after step `keep`. Reports up to it are kept; later ones, of a run that
- * was killed after its last checkpoint, and a truncated line are dropped. */
+/* Opens the log for reports after step `keep`. Drops later reports, of a run killed after its last
+ * checkpoint, and a truncated line. */
 bool tp__log_open(tp_run_log *L, const char *path, int64_t keep);
 
-/* A number of the last report that was kept; 0 if there is none. */
+/* A number of the last kept report; 0 if there is none. */
 double tp__log_last(const tp_run_log *L, const char *key);
 
 /* Appends the object, which must have a "step", in one write. Takes ownership of it. */
 bool tp__log_write(tp_run_log *L, json_t *object);
 void tp__log_close(tp_run_log *L);
 
-/* A JSON number; null for NaN and infinity, which JSON lacks. */
+/* A JSON number; null for NaN and infinity. */
 json_t *tp__log_number(double x);
 
 /* ---- train_state.c ---- */
@@ -227,16 +226,16 @@ void tp__run_describe(tp_trainer *r);
 
 /* ---- train_plan.c ---- */
 
-/* Predicts the memory of the run with this value of --recompute; r has settings and data, and may
- * have a device. False with the reason in why. */
+/* Predicts the run's memory with this value of --recompute; r has settings and data, and may have a
+ * device. False with the reason in why. */
 bool tp__run_forecast(const tp_trainer *r, int recompute, tp_forecast *m, char *why, size_t size);
 
-/* A shallow copy of the run's settings: the caller frees it, its strings remain the run's. NULL if
+/* A shallow copy of the run's settings; the caller frees it, the run still owns the texts. NULL if
  * out of memory. */
 void *tp__run_settings_copy(const tp_trainer *r);
 
 size_t tp__run_memory_resident(void);  /* bytes, of this process                        */
-size_t tp__run_memory_peak(void);      /* the most that it has been                     */
+size_t tp__run_memory_peak(void);      /* its peak */
 size_t tp__run_memory_available(void); /* bytes available without swapping; 0: unknown  */
 size_t tp__run_memory_installed(void); /* of the machine; 0: unknown                    */
 

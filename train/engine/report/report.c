@@ -1,8 +1,8 @@
-/* report.c - reads runs and fills in the template of their page.
+/* report.c - reads runs and fills in their page's template.
  *
- * All that comes from files reaches the page as JSON in a <script> that is not run, without a single
- * '<'; page.js inserts it as text. Only title and table of results, for browsers without JavaScript,
- * are written as HTML, with the special characters escaped. */
+ * All content from files reaches the page as JSON in a <script> that is not run, without a single
+ * '<'; page.js inserts it as text. Only title and table of results, for browsers without
+ * JavaScript, are written as HTML, with the special characters escaped. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 #include "report.h"
 
 enum {
-    PIECES = 800,       /* of all logs together                 */
-    ROOM = 1000 * 1000, /* bytes of pictures and texts, all together */
+    PIECES = 800,       /* in all logs */
+    ROOM = 1000 * 1000, /* total bytes of pictures and texts */
 };
 
 /* ---- runs ---- */
@@ -142,7 +142,7 @@ static void put_results(const page *p)
     }
 }
 
-/* ASCII without '<', so that nothing in it can end the script or open a comment. */
+/* Writes ASCII without '<': nothing in it can end the script or open a comment. */
 static void put_data(page *p)
 {
     json_t *data = json_pack("{s:O}", "runs", p->runs);

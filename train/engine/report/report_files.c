@@ -1,8 +1,8 @@
-/* report_files.c - the pictures and texts of a run's folder, and of the folders in it, for the page.
+/* report_files.c - the pictures and texts of a run's folder and its subfolders, for the page.
  *
- * Links are not followed: a page is sent to others, and must not hold what only a link in the folder leads
- * to. Pictures become data URIs. Only their first bytes are checked: a browser shows no more of a damaged
- * picture than there is, and runs nothing that an SVG holds while it is an image. */
+ * Links are not followed: a page is sent to others, and must not contain files from elsewhere.
+ * Pictures become data URIs. Only their first bytes are checked: a browser shows the valid part of
+ * a damaged picture, and runs no code of an SVG used as an image. */
 #include <dirent.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -17,11 +17,11 @@
 
 enum { MOST = 256, TEXT = 8 << 10 };
 
-/* Paths within the folder, each folder's in order and its own files first. */
+/* Paths within the folder, each folder's sorted, with its own files first. */
 typedef struct listing {
     const char *folder;
     char name[MOST][520];
-    int n, left_out; /* left_out: more than there is room for */
+    int n, left_out; /* left_out: beyond the limit */
     int links;       /* files and folders that are links */
 } listing;
 
@@ -66,8 +66,8 @@ static const char *type_of(const char *name)
     return NULL;
 }
 
-/* Any picture but plot.sh's of the curves, which adds nothing to those of the page; of texts samples
- * alone, since a folder may also hold what was trained on. */
+/* Any picture except plot.sh's curves, which repeat the page's; only texts named sample*, since a
+ * folder may also hold training texts. */
 static bool wanted(const char *name)
 {
     if (*name == '.' || !type_of(name)) return false;
@@ -83,7 +83,7 @@ static void note_name(listing *l, const char *sub, const char *name)
         snprintf(l->name[l->n++], sizeof l->name[0], "%s%s%s", sub, *sub ? "/" : "", name);
 }
 
-/* sub: "", or a folder in the folder. */
+/* sub: "" or a subfolder. */
 static void list(listing *l, const char *sub);
 
 static bool is_folder(const char *path)
@@ -98,7 +98,7 @@ bool tp__report_link(const char *path)
     return lstat(path, &s) == 0 && S_ISLNK(s.st_mode);
 }
 
-/* Notes a file of the folder `sub`, and the files of a folder if sub is "". */
+/* Notes a file of `sub`, and a subfolder's files if sub is "". */
 static void list_entry(listing *l, const char *sub, const char *name, bool folders)
 {
     char path[4900];
@@ -173,7 +173,7 @@ static bool include(json_t *files, const char *name, const char *bytes, size_t n
     return true;
 }
 
-/* A PNG beside an SVG of the same name shows the same. */
+/* A PNG beside an SVG of that name is a copy. */
 static bool doubles(const listing *l, int i)
 {
     const size_t n = strlen(l->name[i]);
@@ -184,7 +184,7 @@ static bool doubles(const listing *l, int i)
     return false;
 }
 
-/* Adds a file to the list if it fits the room; returns false if it is too large. */
+/* Adds a file to the list if it fits *room; false if it is too large. */
 static bool add(json_t *files, const char *folder, const char *name, size_t *room, json_t *notes)
 {
     char path[4500];

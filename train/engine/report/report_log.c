@@ -1,8 +1,8 @@
 /* report_log.c - thins a log of any length in one pass and bounded memory.
  *
- * The log is cut into pieces of equal numbers of lines. A piece keeps its last line and the lines with
- * the smallest and largest value of each key. When there are too many pieces, neighbours are joined:
- * a short log is kept whole, a long one keeps its extremes. */
+ * The log is split into pieces of equal numbers of lines. A piece keeps its last line and the lines
+ * with the smallest and largest value of each key. If there are too many pieces, neighbours are
+ * joined: a short log is kept whole, a long one keeps its extremes. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ typedef struct piece {
 } piece;
 
 typedef struct curves {
-    int keys, score; /* score: its key, -1: not seen */
+    int keys, score; /* score: its key; -1: not seen */
     char key[KEYS][NAME];
     uint32_t along; /* keys that only grow, such as the step */
     piece *part;
@@ -98,7 +98,7 @@ static void add(curves *c, const row *r)
 
 /* ---- lines ---- */
 
-/* The number of a key; -1 if the page has no room for it. */
+/* A key's index; -1 if the page has no room for it. */
 static int key_of(curves *c, const char *name, const char *unit, const char *score)
 {
     const char *const along[] = { "step", "epoch", "seconds", unit ? unit : "step" };
@@ -122,7 +122,7 @@ static void take(curves *c, const char *text, size_t n, const char *unit, const 
     row r = { .line = ++c->lines };
     const char *key;
     char why[200];
-    if (r.line == 1) tp_file_text(&text, &n, why, sizeof why); /* passes over a byte order mark */
+    if (r.line == 1) tp_file_text(&text, &n, why, sizeof why); /* skips a byte order mark */
     json_t *value, *line = json_loadb(text, n, 0, NULL);
     if (!json_is_number(json_object_get(line, "step"))) {
         if (c->damaged++ == 0) c->first_damaged = c->lines;
@@ -147,7 +147,7 @@ static void take(curves *c, const char *text, size_t n, const char *unit, const 
     add(c, &r);
 }
 
-/* Passes each line to take(); one that does not fit the buffer is damaged. */
+/* Passes each line to take(); lines too long for the buffer are damaged. */
 static bool read_lines(curves *c, int fd, const char *unit, const char *score)
 {
     char *buffer = malloc(LINE);
@@ -199,7 +199,7 @@ static int by_line(const void *a, const void *b)
     return ((*x)->line > (*y)->line) - ((*x)->line < (*y)->line);
 }
 
-/* The different rows of a piece in the order of the log; returns how many. */
+/* A piece's distinct rows in log order; returns their number. */
 static int rows_of(const piece *p, int keys, const row *list[2 * KEYS + 1])
 {
     int n = 0, kept = 0;
@@ -214,7 +214,7 @@ static int rows_of(const piece *p, int keys, const row *list[2 * KEYS + 1])
     return kept;
 }
 
-/* values: the numbers of each key; at: the rows that they are on, for keys that not every row has. */
+/* values: each key's numbers; at: their rows, for keys not on every row. */
 static json_t *columns(const curves *c, json_t *result)
 {
     json_t *values = json_object(), *at = json_object();
@@ -292,7 +292,7 @@ json_t *tp__report_log(const char *folder, const char *unit, const char *score, 
         fd = tp_file_regular(path, &bytes, &kind);
     if (c) *c = (curves){ .score = -1, .most = most, .each = 1, .higher = higher };
     if (c) c->part = calloc((size_t)most, sizeof *c->part);
-    if (c) key_of(c, "step", unit, score); /* every line has it: it must not lack room */
+    if (c) key_of(c, "step", unit, score); /* on every line: it must have room */
     if (fd < 0 && kind)
         snprintf(why, size, "%s is %s, not the log of a run", path, kind);
     else if (fd < 0)
