@@ -1,9 +1,11 @@
-/* chart.js - learning curves as SVG: axes, one curve per run and kind, a crosshair, a magnifier. It knows
- * nothing of runs: page.js gives it series, and it asks back through functions.
+/* chart.js - learning curves as SVG: axes, one curve per run and kind, a crosshair, a magnifier. It
+ * knows nothing of runs: page.js gives it series and callbacks.
  *
- *   plot = { xLabel, yLabel, log, smoothing, series: [{ name, kind, color, dash, points: [{ x, y }] }] }
+ *   plot = { xLabel, yLabel, log, smoothing,
+ *            series: [{ name, kind, color, dash, points: [{ x, y }] }] }
  *
- * kind is "training" or "validation"; y is null where the log has no number, which breaks the curve. */
+ * kind is "training" or "validation"; y is null where the log has no number, which breaks the
+ * curve. */
 
 /* ---- elements: text enters a page only as text ---- */
 
@@ -16,7 +18,7 @@ function element(tag, attributes, ...children) {
   return e;
 }
 
-/* A small square of the color. */
+/* A small colored square. */
 function colored(color) {
   const swatch = element("span", { class: "swatch" });
   swatch.style.background = color;
@@ -42,7 +44,7 @@ function grouped(x) {
   return Math.abs(x) < 1e15 ? x.toLocaleString("en-US", { maximumFractionDigits: 0 }) : exponential(x, 4);
 }
 
-/* Six significant digits, as many as a comparison of two runs needs. */
+/* Six significant digits, enough to compare two runs. */
 function number(x) {
   if (typeof x !== "number") return "\u2013";
   if (Number.isInteger(x)) return grouped(x);
@@ -65,10 +67,11 @@ function short(x) {
 
 /* ---- scales ---- */
 
-/* Beyond this, and below its inverse if the scale is logarithmic, the ends of an axis would not be numbers. */
+/* Beyond this, or below its inverse on a logarithmic scale, the ends of an axis would not be
+ * finite. */
 const LARGEST = 1e150;
 
-/* Round values from lo to hi, about `count` of them. */
+/* About `count` round values from lo to hi. */
 function roundTicks(lo, hi, count) {
   const raw = (hi - lo) / Math.max(count, 1), ten = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((k) => k * ten).find((s) => s >= raw * 0.999) || 10 * ten;
@@ -101,7 +104,7 @@ function scale(lo, hi, from, to, log) {
   return at;
 }
 
-/* The range of values with a margin; one value alone gets a range around it. */
+/* The range of values with a margin; a single value gets a range around it. */
 function padded(lo, hi, log) {
   if (log) {
     const factor = hi / lo < 1 + 1e-9 ? 1.5 : (hi / lo) ** 0.04;
@@ -111,7 +114,7 @@ function padded(lo, hi, log) {
   return [lo - margin, hi + margin];
 }
 
-/* The moving average over updates, started without bias. */
+/* The moving average over updates, bias-corrected. */
 function smoothed(points, weight) {
   let sum = 0, weights = 0;
   return points.map((p) => {
@@ -125,13 +128,13 @@ function smoothed(points, weight) {
 /* ---- the chart ---- */
 
 class Chart {
-  /* readout(x): { title, head, rows: [{ name, color, values: [{ point, text, at }] }] }, a value per kind;
-   * announce(text): to a screen reader; magnified(on): the part of the axis has changed. */
+  /* readout(x): { title, head, rows: [{ name, color, values: [{ point, text, at }] }] }, a value
+   * per kind; announce(text): to a screen reader; magnified(on): the shown range changed. */
   constructor(box, readout, announce, magnified) {
     Object.assign(this, { box, readout, announce, magnified });
     this.svg = box.querySelector("svg");
     this.note = box.querySelector("#readout");
-    this.span = null; /* the part of the x axis that is magnified */
+    this.span = null; /* the magnified part of the x axis */
     this.at = null; /* index of the crosshair in this.stops */
     new ResizeObserver(() => this.draw()).observe(box);
     this.svg.addEventListener("pointermove", (e) => this.follow(e));
@@ -150,7 +153,7 @@ class Chart {
     this.draw();
   }
 
-  /* Which part of the axis is shown: [from, to], or null for all. */
+  /* Sets the shown part of the axis: [from, to], or null for all. */
   magnify(span) {
     this.span = span;
     this.at = null;
@@ -261,7 +264,7 @@ class Chart {
     return lo > 0 && x - stops[lo - 1] < stops[lo] - x ? lo - 1 : lo;
   }
 
-  /* Puts the crosshair on a stop, or takes it away (null). */
+  /* Puts the crosshair on a stop, or removes it (null). */
   place(index) {
     this.at = index;
     if (!this.hair) return;
@@ -287,7 +290,7 @@ class Chart {
     return shown;
   }
 
-  /* Position of a pointer event in the drawing. */
+  /* A pointer event's position in the drawing. */
   pointer(e) {
     const box = this.svg.getBoundingClientRect();
     return { px: e.clientX - box.left, inside: this.area && this.stops.length > 0 };
@@ -316,7 +319,7 @@ class Chart {
     if (Math.abs(px - from) > 8) this.narrow(this.x.inverse(Math.min(from, px)), this.x.inverse(Math.max(from, px)));
   }
 
-  /* Magnifies the part of the axis from a to b, if anything is in it. */
+  /* Magnifies the axis from a to b, if anything is in it. */
   narrow(a, b) {
     const [lo, hi] = this.xRange, from = Math.max(a, lo), to = Math.min(b, hi);
     if (this.stops.filter((s) => s >= from && s <= to).length > 1) this.magnify([from, to]);

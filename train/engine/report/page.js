@@ -1,28 +1,30 @@
 /* page.js - reads the data in #data and builds the page: notices, figures, curves, tables.
  *
  *   data = { runs: [{ name, folder, config, log, files, notes }] }
- *   log  = { lines, validations, rows, values: { key: [...] }, at: { key: [row, ...] }, best, last, ops }
+ *   log  = { lines, validations, rows, values: { key: [...] }, at: { key: [row, ...] },
+ *            best, last, ops }
  *
- * log.at names the rows of keys that are not on every line; a null is a value that was no number. */
+ * log.at names the rows of keys that are not on every line; null is a value that was no number. */
 
 const runs = JSON.parse(document.getElementById("data").textContent).runs;
 const byId = (id) => document.getElementById(id);
 const single = runs.length === 1;
-/* Files may hold anything in the place of anything: values are used after a look at their type alone. */
-/* A copy of an object from a file, in which a key such as "constructor" is like any other; empty if it is none. */
+/* Values from files may have any type, so it is checked before use. */
+/* A copy of an object from a file, in which keys such as "constructor" are not special; empty if it
+ * is none. */
 const bare = (o) => Object.assign(Object.create(null), typeof o === "object" && !Array.isArray(o) ? o : {});
 const positive = (v) => (typeof v === "number" && v > 0 ? v : 0);
 
-/* ---- what the keys of a log mean: name, unit, name in narrow places ---- */
+/* ---- the keys of a log: name, unit, short name ---- */
 
 const NAMES = bare({
   step: ["updates", ""], epoch: ["epochs", ""], seconds: ["training time", "s"], tokens: ["tokens", ""], images: ["images", ""],
-  loss: ["loss", "nats"], test_loss: ["loss of the validation", "nats", "validation loss"], valid_loss: ["loss of the validation", "nats", "validation loss"],
-  train_loss: ["mean loss of the epoch", "nats", "epoch's loss"], bpc: ["bits per character", "", "bpc"], valid_bpc: ["bits per character of the validation", "", "validation bpc"],
-  bits: ["bits per masked token", "", "bits"], valid_bits: ["bits per masked token of the validation", "", "validation bits"],
-  top1: ["top-1 accuracy of the validation", "%", "top-1"], top5: ["top-5 accuracy of the validation", "%", "top-5"],
-  lr: ["learning rate", ""], grad_norm: ["norm of the gradient", ""], memory: ["peak memory of the device", "MB"],
-  process: ["peak memory of the process", "MB"], waited: ["time waited for data", "fraction"], skipped: ["examples skipped", ""],
+  loss: ["loss", "nats"], test_loss: ["validation loss", "nats"], valid_loss: ["validation loss", "nats"],
+  train_loss: ["mean loss of the epoch", "nats", "epoch loss"], bpc: ["bits per character", "", "bpc"], valid_bpc: ["validation bits per character", "", "validation bpc"],
+  bits: ["bits per masked token", "", "bits"], valid_bits: ["validation bits per masked token", "", "validation bits"],
+  top1: ["validation top-1 accuracy", "%", "top-1"], top5: ["validation top-5 accuracy", "%", "top-5"],
+  lr: ["learning rate", ""], grad_norm: ["gradient norm", ""], memory: ["peak device memory", "MB"],
+  process: ["peak process memory", "MB"], waited: ["time spent waiting for data", "fraction"], skipped: ["examples skipped", ""],
 });
 const UNITS = runs.map((r) => r.config.unit).filter((u) => typeof u === "string");
 const AXES = [...new Set(["step", "epoch", "tokens", "images", ...UNITS, "seconds"])];
@@ -61,7 +63,7 @@ function duration(seconds) {
   return `${Math.floor(s / 3600)} h ${two(Math.floor((s % 3600) / 60))} min`;
 }
 
-/* ---- the runs: each column of the log as long as its rows; undefined: the line lacks the key ---- */
+/* ---- the runs: columns as long as the log's rows; undefined: the key is not on that line ---- */
 
 runs.forEach((run, i) => {
   const log = run.log;
@@ -82,7 +84,7 @@ runs.forEach((run, i) => {
   run.settings = bare(run.config.settings);
 });
 
-/* Is the key on lines with a validation only? */
+/* Is the key only on lines with a validation? */
 function ofValidation(run, key) {
   const score = run.columns[run.log.score];
   return score && run.log.at[key] && run.log.at[key].every((row) => score[row] !== undefined);
@@ -97,7 +99,7 @@ function points(run, key, axis) {
   return list;
 }
 
-/* Quantities to draw: the training's value with the validation's where both are logged. */
+/* Quantities to draw: training values with validation values where both are logged. */
 function quantities() {
   const keys = [...new Set(runs.flatMap((r) => Object.keys(r.columns)))].filter((k) => !AXES.includes(k));
   const scores = new Set(runs.map((r) => r.log.score)), taken = new Set(), list = [];
@@ -139,7 +141,7 @@ function startCurves() {
 
   const readout = (x) => {
     const { q, axis } = now(), at = axis === "seconds" ? duration : number;
-    const value = (s) => { /* the point nearest to x, unless the curve has ended before */
+    const value = (s) => { /* the point nearest to x, unless the curve has ended */
       const known = s.points.filter((p) => p.y !== null);
       if (known.length === 0 || x > known[known.length - 1].x + (known[known.length - 1].x - known[0].x) * 0.1) return { text: "\u2013" };
       const point = known.reduce((best, p) => (Math.abs(p.x - x) < Math.abs(best.x - x) ? p : best));
@@ -197,7 +199,7 @@ function section(title, ...children) {
   if (shown.length) byId("sections").append(element("section", {}, element("h2", {}, title), ...shown));
 }
 
-/* One part per run; if there are several, under its name, which folds it, and only two are open. */
+/* One part per run; several fold under their names, and of three or more only the first is open. */
 function perRun(title, make) {
   const parts = runs.map((run) => ({ run, parts: [make(run)].flat().filter(Boolean) })).filter((p) => p.parts.length);
   section(title, ...parts.flatMap((p, i) => (single ? p.parts
@@ -299,7 +301,7 @@ function startSettings() {
   });
 }
 
-/* ---- what it ran on ---- */
+/* ---- the machine ---- */
 
 const MACHINE = [
   ["processor", "processor"], ["cores", "cores"], ["threads", "threads"], ["kernels", "kernels"], ["device", "device"],
@@ -339,7 +341,7 @@ function startValidations() {
 /* ---- memory ---- */
 
 const PARTS = [
-  ["weights", "weights"], ["gradients", "gradients"], ["optimizer", "optimiser"], ["averages", "averages of weights"],
+  ["weights", "weights"], ["gradients", "gradients"], ["optimizer", "optimiser"], ["averages", "weight averages"],
   ["state", "carried state"], ["activations", "activations"],
 ];
 
@@ -377,14 +379,14 @@ function startOps() {
       return [valueText(op), valueText(direction), number(calls), number(Number(seconds.toPrecision(4))), number(Number(((1e6 * seconds) / calls).toPrecision(3))),
         element("span", {}, `${((100 * seconds) / all).toFixed(1)} %`, element("span", { class: "share" }, fill))];
     });
-    return [element("p", { class: "faint" }, `Kernel time since the process began: ${duration(all)} in all, validations included.`),
+    return [element("p", { class: "faint" }, `Total kernel time since the process started, including validations: ${duration(all)}.`),
       table("Time by op", [...words("op", "direction"), ...numbers("calls", "seconds", "\u00b5s a call", "share")], rows)];
   });
 }
 
 /* ---- pictures and samples ---- */
 
-/* A press makes it as wide as the page, and small again. */
+/* A click makes it as wide as the page, or small again. */
 function pictureOf(file, run) {
   const button = element("button", { type: "button", "aria-expanded": "false", "aria-label": `Enlarge ${file.name}` },
     element("img", { src: file.picture, alt: `${file.name} of ${run.name}` }));
@@ -400,7 +402,7 @@ function startFiles() {
   });
   perRun("Samples", (run) => run.files.filter((f) => f.text !== undefined).flatMap((f) => [
     element("p", { class: "faint" }, f.name), element("pre", { tabindex: 0 }, f.text),
-    f.cut && element("p", { class: "faint" }, "The file goes on.")]));
+    f.cut && element("p", { class: "faint" }, "The file continues.")]));
 }
 
 byId("page").hidden = false;
