@@ -115,7 +115,7 @@ static void trim_locked(tp_device *D, size_t keep)
     }
 }
 
-static size_t whole_slab(size_t size)
+static size_t slab_round(size_t size)
 {
     return (size + SLAB_UNIT - 1) / SLAB_UNIT * SLAB_UNIT;
 }
@@ -128,7 +128,7 @@ static size_t slab_size(tp_device *D, size_t size, bool *joint)
     if (size >= MIB && h->live + cached + size > h->peak + h->peak / 12) trim_locked(D, 0);
     const size_t freed = cached - h->cached;
     *joint = freed > size;
-    return freed > size ? freed : whole_slab(size);
+    return freed > size ? freed : slab_round(size);
 }
 
 static tp_block *slab_new(tp_device *D, size_t size, bool joint)
@@ -185,7 +185,7 @@ static tp_block *take(tp_device *D, size_t size)
     tp_block *b = slab_new(D, slab, joint);
     if (!b) {
         trim_locked(D, 0);
-        b = slab_new(D, whole_slab(size), false);
+        b = slab_new(D, slab_round(size), false);
     }
     if (b && b->size > size) block_split(h, b, size);
     return b;

@@ -24,7 +24,7 @@ typedef struct tp_names {
 const tp_name *tp__names_find(const tp_names *N, const char *name); /* NULL: not found */
 bool tp__names_add(tp_names *N, const char *name, int value); /* new name; false: out of memory */
 
-/* ---- what is left ---- */
+/* ---- leftovers ---- */
 
 enum { TP_LEFT_SIZES = 4 }; /* parameters' nodes, tapes' nodes, sets, tapes */
 

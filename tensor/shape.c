@@ -135,7 +135,7 @@ double tp_ld(const tp_view *v, int64_t i)
 }
 
 /* Truncates x and clamps it to lo..hi; converting out-of-range values is undefined. */
-static int64_t to_whole(double x, int64_t lo, int64_t hi)
+static int64_t to_integer(double x, int64_t lo, int64_t hi)
 {
     if (isnan(x)) return 0;
     return x >= (double)hi ? hi : x <= (double)lo ? lo : (int64_t)x;
@@ -147,9 +147,9 @@ void tp_st(const tp_view *v, int64_t i, double x)
     case TP_F32: ((float *)v->data)[i] = (float)x; break;
     case TP_F64: ((double *)v->data)[i] = x; break;
     case TP_BF16: ((uint16_t *)v->data)[i] = tp__to_bf16((float)x); break;
-    case TP_I32: ((int32_t *)v->data)[i] = (int32_t)to_whole(x, INT32_MIN, INT32_MAX); break;
-    case TP_I64: ((int64_t *)v->data)[i] = to_whole(x, INT64_MIN, INT64_MAX); break;
-    case TP_U8: ((uint8_t *)v->data)[i] = (uint8_t)to_whole(x, 0, UINT8_MAX); break;
+    case TP_I32: ((int32_t *)v->data)[i] = (int32_t)to_integer(x, INT32_MIN, INT32_MAX); break;
+    case TP_I64: ((int64_t *)v->data)[i] = to_integer(x, INT64_MIN, INT64_MAX); break;
+    case TP_U8: ((uint8_t *)v->data)[i] = (uint8_t)to_integer(x, 0, UINT8_MAX); break;
     default: break;
     }
 }

@@ -149,7 +149,7 @@ int tp_number_write(char *text, size_t size, double x, int digits)
  *     UTF-32LE FF FE 00 00   UTF-32BE 00 00 FE FF
  *
  * Without such a mark, the positions of zero bytes distinguish UTF-16 and UTF-32 from other
- * content. Text without ASCII letters, digits and spaces is not recognised; readers then find
+ * content. UTF-16 without ASCII letters, digits and spaces is not detected; readers then find
  * invalid UTF-8. */
 
 enum { LOOKED_AT = 4096 };

@@ -35,12 +35,12 @@ uint64_t tp__sum_header(tp_sum *s, const char *json, size_t length)
 {
     static const char zeros[] = "0000000000000000";
     const uint64_t n = length;
-    const size_t behind = TP_SUM_AT + TP_SUM_DIGITS;
+    const size_t after = TP_SUM_AT + TP_SUM_DIGITS;
     tp__sum_begin(s);
     tp__sum_add(s, &n, sizeof n);
     tp__sum_add(s, json, TP_SUM_AT);
     tp__sum_add(s, zeros, TP_SUM_DIGITS);
-    tp__sum_add(s, json + behind, length - behind);
+    tp__sum_add(s, json + after, length - after);
     return tp__sum_end(s);
 }
 

@@ -160,7 +160,7 @@ void tp_writer_meta_num(tp_writer *W, const char *key, double value)
     }
     void *locale = tp_c_locale_begin();
     json_t *j = json_real(value);
-    bool same = false; /* stays false without memory */
+    bool same = false; /* false if out of memory */
     for (size_t digits = 15; digits <= 17 && !same; digits++) {
         char *text = json_dumps(j, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
         json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;

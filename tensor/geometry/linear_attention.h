@@ -13,7 +13,7 @@
 enum { LIN_Q, LIN_K, LIN_V, LIN_PROJECTION, LIN_MASK, LIN_NX };
 enum { LIN_Y, LIN_SUMS, LIN_ROWS, LIN_NY };
 
-/* Saved are the sums [B,H,M,E] over keys of feature times value, with E = D plus a column for a
+/* Saves the sums [B,H,M,E] over keys of feature times value, with E = D plus a column for a
  * value of 1 if results are normalised, and row data: the denominators [B,H,N] and the offsets
  * subtracted from the exponents of queries [B,H,N] and keys [B,H,S]. */
 typedef struct tp_lin {

@@ -32,7 +32,7 @@ static tp_remap_axis padded(int64_t n, int64_t before, int64_t after, tp_pad_mod
 }
 
 /* +1 or -1 if an axis is one full stretch in that direction, else 0. */
-static int whole(const tp_remap_axis *a)
+static int direction(const tp_remap_axis *a)
 {
     return a->nx == a->ny ? a->part[TP_MIDDLE].step : 0;
 }
@@ -42,15 +42,15 @@ static tp_remap remap_of(int ndim, const tp_remap_axis *axis)
 {
     tp_remap m = { .n = 0, .inner = 1 };
     for (int i = 0; i < ndim; i++) {
-        const int way = axis[i].nx == 1 && axis[i].ny == 1 ? 0 : whole(&axis[i]);
+        const int way = axis[i].nx == 1 && axis[i].ny == 1 ? 0 : direction(&axis[i]);
         tp_remap_axis *const last = m.n > 0 ? &m.axis[m.n - 1] : NULL;
         if (axis[i].nx == 1 && axis[i].ny == 1) continue;
-        if (last && way != 0 && whole(last) == way)
+        if (last && way != 0 && direction(last) == way)
             *last = way > 0 ? straight(last->nx * axis[i].nx) : reversed(last->nx * axis[i].nx);
         else
             m.axis[m.n++] = axis[i];
     }
-    if (m.n > 1 && whole(&m.axis[m.n - 1]) > 0) m.inner = m.axis[--m.n].nx;
+    if (m.n > 1 && direction(&m.axis[m.n - 1]) > 0) m.inner = m.axis[--m.n].nx;
     if (m.n == 0) m.axis[m.n++] = straight(1);
     int64_t x_stride = m.inner, y_stride = m.inner;
     for (int i = m.n - 1; i >= 0; i--) {

@@ -7,7 +7,7 @@
 
 #include "options_inner.h"
 
-/* ---- what a value may be ---- */
+/* ---- kinds of values ---- */
 
 typedef enum value_kind { NOTHING, WORDS, FILES, FOLDERS, VALUE_KINDS } value_kind;
 

@@ -39,7 +39,7 @@ void tp__print_version(const char *command);
 /* Did all output reach standard output? Returns the exit status: 0, or 1 after a message. */
 int tp__printed(const char *command);
 
-/* ---- what --man and --completion print ---- */
+/* ---- man pages and completion scripts ---- */
 
 void tp__man_of_command(const tp_command *c, const void *defaults, FILE *out);
 void tp__man_of_program(const char *program, const char *about, const tp_subcommand *rows,

@@ -157,7 +157,7 @@ static bool open_fresh(tp_trainer *r)
 static bool is_ours(tp_trainer *r, const tp_file *F)
 {
     const char *program = tp_file_meta(F, "program"), *ours = tp__run_program(r->t);
-    return !program || strcmp(program, ours) == 0 || /* older files lack it */
+    return !program || strcmp(program, ours) == 0 || /* not in older files */
            tp__run_fail(r, "%s is a checkpoint of %s, not of %s", r->folder.last, program, ours);
 }
 

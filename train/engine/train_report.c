@@ -52,7 +52,7 @@ json_t *tp__op_times_json(tp_device *D)
     return list;
 }
 
-/* ---- what is due ---- */
+/* ---- duties ---- */
 
 typedef struct duties {
     bool validate, report, save, epoch_end;

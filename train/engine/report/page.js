@@ -199,7 +199,7 @@ function section(title, ...children) {
   if (shown.length) byId("sections").append(element("section", {}, element("h2", {}, title), ...shown));
 }
 
-/* One part per run; several fold under their names, and of three or more only the first is open. */
+/* One part per run; several fold, and of three or more only the first is open. */
 function perRun(title, make) {
   const parts = runs.map((run) => ({ run, parts: [make(run)].flat().filter(Boolean) })).filter((p) => p.parts.length);
   section(title, ...parts.flatMap((p, i) => (single ? p.parts

@@ -177,7 +177,7 @@ static bool read_lines(curves *c, int fd, const char *unit, const char *score)
     return buffer && got == 0;
 }
 
-/* ---- what the page gets ---- */
+/* ---- JSON for the page ---- */
 
 static json_t *number(double x)
 {
