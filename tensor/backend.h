@@ -42,7 +42,7 @@ typedef struct tp_backend {
     bool (*graph_launch)(tp_device *D, void *graph, char *why);
     void (*graph_free)(tp_device *D, void *graph);
     void (*close)(tp_device *D);  /* before the heap's memory is returned */
-    void (*forget)(tp_device *D); /* after the heap's memory is returned  */
+    void (*forget)(tp_device *D); /* after the heap's memory is returned */
 } tp_backend;
 
 typedef struct tp_slab tp_slab;

@@ -91,8 +91,7 @@
 /* For files without real.h, which dispatch on dtypes themselves or only move bytes. */
 #define TP_CPU_KERNEL_UNTYPED(name) TP_EXPORT(tp_code, name) TP_DISPATCH(tp_code, name, TP_UNTYPED)
 
-/* Parallel loops with the call as context; tp__for_threads is for bodies with per-thread
- * scratch. */
+/* Parallel loops with the call as context; tp__for_threads: for bodies with per-thread scratch. */
 typedef void (*tp_call_body)(const tp_call *c, int64_t begin, int64_t end);
 typedef void (*tp_call_thread_body)(const tp_call *c, int64_t begin, int64_t end, int thread);
 typedef struct tp_call_loop {

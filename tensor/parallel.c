@@ -193,8 +193,8 @@ struct tp_pool *tp__pool_new(const tp_device *D)
     return p;
 }
 
-/* Starts as many workers as the system allows. They block signals: handlers belong to the program's
- * own. */
+/* Starts as many workers as allowed. They block signals: handlers belong to the program's
+ * threads. */
 static void start(struct tp_pool *p)
 {
     sigset_t all, before;
@@ -260,8 +260,7 @@ static void account(struct tp_pool *p, int64_t began, int64_t out, int64_t end, 
     p->gained = p->lost = 0;
 }
 
-/* Runs the loop on up to `threads` threads; false if the caller must run it: the pool is in use or
- * rests. */
+/* Runs the loop on up to `threads` threads; false if the caller must: the pool is busy or rests. */
 static bool run(struct tp_pool *p, int threads, int64_t n, int64_t grain, int64_t chunks,
                 tp_body body, const void *ctx)
 {

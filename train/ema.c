@@ -95,8 +95,7 @@ const char *tp_ema_why(const tp_ema *E)
     return E->call_err.code != TP_OK ? E->call_err.text : E->refusal.text;
 }
 
-/* Begins a call with errors in *e. False if E or its parameters have failed, or these were
- * freed. */
+/* Begins a call with errors in *e. False if E or its parameters failed, or these were freed. */
 static bool begin(tp_ema *E, const char *what, tp_err *e)
 {
     if (some(E)->err.code != TP_OK) return false;

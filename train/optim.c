@@ -128,8 +128,8 @@ static bool usable(double rate)
     return rate >= 0.0 && isfinite(rate);
 }
 
-/* Places a parameter's states in their blocks. A state of the parameter's shape has the layout of
- * the values. */
+/* Places a parameter's states in their blocks. A state of its shape has the layout of the
+ * values. */
 static bool place_states(tp_optim *O, tp_weight *w)
 {
     const tp_params *P = O->P;
@@ -201,8 +201,7 @@ static tp_optim *make(tp_params *P, const tp_optim_kind *kind, const double *val
     return O;
 }
 
-/* Sets the options of a kind by name. Returns the first name that the kind does not have, or
- * NULL. */
+/* Sets the options of a kind by name. Returns the first name that the kind lacks, or NULL. */
 static const char *set_options(const tp_params *P, const tp_optim_kind *kind,
                                const tp_optim_value *v, double *option)
 {

@@ -16,7 +16,7 @@ typedef struct tp_weight { /* a parameter and its factors for rate and decay */
 } tp_weight;
 
 struct tp_optim {
-    tp_err err;      /* of construction and reading: permanent    */
+    tp_err err;      /* of construction and reading: permanent */
     tp_err step_err; /* of the last step: the next step clears it */
     tp_err refusal;  /* of the last refused file */
     tp_params *P;

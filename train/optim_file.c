@@ -1,4 +1,4 @@
-/* optim_file.c - optimisers in training checkpoints: all that the next step depends on, except the
+/* optim_file.c - optimisers in training checkpoints: all that the next step needs but the
  * options. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -39,7 +39,7 @@ uint64_t tp__sum_end(const tp_sum *s);
  * digits. */
 uint64_t tp__sum_header(tp_sum *s, const char *json, size_t length);
 
-void tp__sum_print(uint64_t sum, char *digits);       /* writes 16 digits, no '\0'           */
+void tp__sum_print(uint64_t sum, char *digits);       /* writes 16 digits, no '\0' */
 bool tp__sum_scan(const char *digits, uint64_t *sum); /* false: not 16 digits 0 to 9, a to f */
 
 #endif

@@ -39,8 +39,7 @@ static tp_file_slot *slot_of(const tp_file_tensor *t)
 }
 
 /* Reads a full tensor and verifies its checksum. Without a destination the bytes go to a buffer,
- * piece by piece. Pieces are small, so that the bytes are still in the cache when they are
- * summed. */
+ * piece by piece. Pieces are small, so that the bytes are still in the cache when summed. */
 static bool read_checked(tp_file *F, tp_file_slot *s, void *to)
 {
     enum { PIECE = 1 << 16 };

@@ -109,8 +109,7 @@ static void parse_shape(tp_file *F, const json_t *j, tp_file_slot *slot)
     if (slot->tensor.code == TP_OK) slot->tensor.shape = shape;
 }
 
-/* A tensor ending beyond the end of the file fails F: the file is cut off, and other tensors may be
- * too. */
+/* A tensor beyond the end of the file fails F: the file is cut off, other tensors perhaps too. */
 static void parse_offsets(tp_file *F, const json_t *j, tp_file_slot *slot)
 {
     uint64_t begin = 0, end = 0;

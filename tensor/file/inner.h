@@ -33,7 +33,7 @@ typedef struct tp_stored {
     tp_dtype dt;
 } tp_stored;
 
-const tp_stored *tp__stored(const char *name); /* NULL: unknown      */
+const tp_stored *tp__stored(const char *name); /* NULL: unknown */
 const tp_stored *tp__stored_as(tp_dtype dt);   /* dt as stored */
 
 /* Adds device memory under a name; tp_writer_commit reads its bytes. */

@@ -19,18 +19,18 @@
 typedef struct tp_file_slot {
     tp_file_tensor tensor; /* first: a tp_file_tensor of a file is a tp_file_slot */
     int fd;
-    size_t from;                 /* offset of its first element in fd                     */
+    size_t from;                 /* offset of its first element in fd */
     bool scattered;              /* in the order of `stride`; else row-major without gaps */
-    int64_t stride[TP_MAX_DIMS]; /* in elements                                           */
-    tp_file *shard;              /* the shard that holds it as `there`; NULL: this file   */
+    int64_t stride[TP_MAX_DIMS]; /* in elements */
+    tp_file *shard;              /* the shard that holds it as `there`; NULL: this file */
     const tp_file_tensor *there;
     char *name;        /* a copy of the name; NULL: the JSON owns it */
     const char *first; /* the name in the file, if renamed */
     char *kept;        /* a copy of that, or NULL */
     char *stored;      /* a copy of the dtype's name, if not ours */
     char *why;         /* a copy of the reason; NULL: none, or owned by a shard */
-    void *bytes;       /* returned by tp_file_data, or NULL          */
-    uint64_t sum;      /* the checksum, if the file has any          */
+    void *bytes;       /* returned by tp_file_data, or NULL */
+    uint64_t sum;      /* the checksum, if the file has any */
     bool is_checked;
     bool placeless; /* safetensors: its offsets are damaged */
 } tp_file_slot;
@@ -40,7 +40,7 @@ struct tp_file {
     char *path;
     int fd;
     size_t size;
-    size_t data_from, data_size; /* safetensors: the data after the header               */
+    size_t data_from, data_size; /* safetensors: the data after the header */
     json_t *root, *meta;         /* own the metadata and the names of a safetensors file */
     int pair;                    /* the last metadata pair read, and its place; NULL: none */
     void *pair_at;

@@ -31,7 +31,7 @@ struct tp_pickle {
     tp_err err;
     int fd;
     size_t at, end;     /* in the file: the next byte to buffer, the end of the pickles */
-    size_t first, last; /* the unused part of the buffer                                */
+    size_t first, last; /* the unused part of the buffer */
     unsigned char buffer[BUFFER];
     bool (*allows)(const char *name);
     tp_pickle_chunk *chunks;

@@ -20,8 +20,8 @@ typedef enum tp_pickle_kind {
     TP_PICKLE_TUPLE,
     TP_PICKLE_LIST, /* lists and sets */
     TP_PICKLE_DICT,
-    TP_PICKLE_NAME, /* a class or function: "module.name"       */
-    TP_PICKLE_CALL, /* callee(args), with its items and state   */
+    TP_PICKLE_NAME, /* a class or function: "module.name" */
+    TP_PICKLE_CALL, /* callee(args), with its items and state */
     TP_PICKLE_ID,   /* a persistent id of data stored elsewhere */
     TP_PICKLE_NKINDS
 } tp_pickle_kind;
@@ -43,7 +43,7 @@ struct tp_pickle_value {
         };
     };
     const tp_pickle_value *callee, *state; /* CALL: a NAME; the state set by BUILD, or NULL */
-    tp_pickle_value *args;                 /* CALL: a TUPLE. ID: any value                    */
+    tp_pickle_value *args;                 /* CALL: a TUPLE. ID: any value */
 };
 
 typedef struct tp_pickle tp_pickle;
@@ -59,7 +59,7 @@ const tp_pickle_value *tp__pickle_next(tp_pickle *p);
 /* All persistent ids so far, in order of creation. */
 tp_pickle_value *const *tp__pickle_ids(const tp_pickle *p, size_t *n);
 
-const tp_err *tp__pickle_error(const tp_pickle *p); /* TP_OK: none                     */
+const tp_err *tp__pickle_error(const tp_pickle *p); /* TP_OK: none */
 size_t tp__pickle_offset(const tp_pickle *p);       /* offset of the first unused byte */
 
 /* Whether v is a TEXT or NAME with this text; false if v is NULL. */

@@ -153,8 +153,7 @@ static bool is_special(const char *path)
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-/* Writes the temporary file of path. Returns its name, with room for path's folder; NULL with
- * *e. */
+/* Writes path's temporary file. Returns its name, with room for path's folder; NULL with *e. */
 static char *write_temporary(tp_err *e, const char *path, bool (*content)(int fd, void *env),
                              void *env)
 {

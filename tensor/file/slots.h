@@ -10,9 +10,8 @@
 typedef struct tp_slot {
     char *name;
     tp_view view;
-    tp_device *dev; /* NULL: host memory                                          */
-    int same;       /* index of the slot that owns the memory: this one, or the first of tied
-                       names */
+    tp_device *dev; /* NULL: host memory */
+    int same;       /* index of the slot that owns the memory: this one or its first tied one */
 } tp_slot;
 
 typedef struct tp_slots {

@@ -197,8 +197,7 @@ static void count_bytes(tp_torch *C, const tp_file_slot *slot)
             TIMES);
 }
 
-/* a: (storage, offset, sizes, strides, ...), with the dtype as seventh item if the storage is
- * untyped. */
+/* a: (storage, offset, sizes, strides, ...), with the dtype seventh if the storage is untyped. */
 static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
 {
     tp_storage s;

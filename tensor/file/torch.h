@@ -13,8 +13,8 @@
 typedef struct tp_storage {
     const char *key;
     const tp_stored *stored; /* NULL: untyped, or of another class */
-    const char *other;       /* that class; its bytes are unknown  */
-    size_t bytes, found;     /* in the pickle, in the archive      */
+    const char *other;       /* that class; its bytes are unknown */
+    size_t bytes, found;     /* in the pickle, in the archive */
     int fd;                  /* -1: not found yet, or not as described */
     size_t from;
     bool doubtful; /* it has two sizes or dtypes in the pickle */
@@ -25,9 +25,9 @@ typedef struct tp_torch {
     tp_pickle *p;
     tp_storage *storages; /* sorted by key */
     size_t n;
-    size_t pickled; /* bytes of the pickle                                   */
+    size_t pickled; /* bytes of the pickle */
     size_t taken;   /* approximate bytes taken by its names and values */
-    size_t bytes;   /* of all tensors                                        */
+    size_t bytes;   /* of all tensors */
 } tp_torch;
 
 /* Whether a checkpoint may name this class or function (torch_names.c). */
@@ -38,8 +38,7 @@ bool tp__torch_allows(const char *name);
 /* The dtype of that name or storage class; NULL: not supported. */
 const tp_stored *tp__torch_stored(const char *name);
 
-/* Why tensors made by this function cannot be read, with advice: "is sparse; ..."; NULL: they
- * can. */
+/* Why tensors of this function cannot be read, with advice: "is sparse; ..."; NULL: they can. */
 const char *tp__torch_unreadable(const char *callee);
 
 /* The value of the next pickle. NULL with F failed. */

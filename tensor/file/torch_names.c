@@ -134,8 +134,7 @@ bool tp__torch_allows(const char *name)
 /* Names of tensors without the components that PyTorch's module wrappers insert.
  *
  * A wrapper is a module with one child, whose name is part of the names of all weights below it:
- * "layers.0._orig_mod.weight". It may be anywhere on a path, if only part of a model was
- * wrapped. */
+ * "layers.0._orig_mod.weight". It may be anywhere on a path, if a part of a model was wrapped. */
 
 static const char *const wrappers[] = {
     "_orig_mod",            /* torch.compile */

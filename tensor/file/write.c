@@ -20,8 +20,8 @@ typedef struct item {
     char *name;
     tp_view view;
     size_t bytes, begin;
-    int order;      /* index in order of addition  */
-    tp_device *dev; /* NULL: host memory           */
+    int order;      /* index in order of addition */
+    tp_device *dev; /* NULL: host memory */
     void *own;      /* a copy of the data, or NULL */
 } item;
 

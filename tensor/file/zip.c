@@ -92,8 +92,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const tp_zip_entry *)a)->name, ((const tp_zip_entry *)b)->name);
 }
 
-/* Checks that names are unique and that each stored entry is in the file, after its local
- * header. */
+/* Checks that names are unique and each stored entry is in the file, after its local header. */
 static void check(tp_zip *z)
 {
     const off_t end = lseek(z->fd, 0, SEEK_END);

@@ -7,9 +7,9 @@
 #include <tapegrad/ops.h>
 
 typedef struct tp_attn {
-    int64_t batch, heads, queries, keys, dim, width; /* B, H, N, S, D, H * D              */
+    int64_t batch, heads, queries, keys, dim, width; /* B, H, N, S, D, H * D */
     int64_t ahead, span;     /* S - N; most keys a query sees, 0: no limit */
-    int64_t group, kv_width; /* query heads that share a head of k and v; H / group * D   */
+    int64_t group, kv_width; /* query heads that share a head of k and v; H / group * D */
     int64_t room;            /* rows of k and v in a batch row; those after S are unused */
     bool causal, positions;
     bool shared; /* a bias [H,N,S] or positions: their gradients sum over the batch */

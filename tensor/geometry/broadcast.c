@@ -5,10 +5,10 @@
 #include "tensor/shape.h"
 
 enum {
-    FOLD_ROW = 4096,        /* longest stretch summed at once                  */
-    FOLD_COLUMNS = 1024,    /* columns that a task sums together               */
-    FOLD_SCRATCH = 1 << 16, /* most elements in all block sums                 */
-    FOLD_BLOCK = 1 << 14,   /* fewest elements of a in a block                 */
+    FOLD_ROW = 4096,        /* longest stretch summed at once */
+    FOLD_COLUMNS = 1024,    /* columns that a task sums together */
+    FOLD_SCRATCH = 1 << 16, /* most elements in all block sums */
+    FOLD_BLOCK = 1 << 14,   /* fewest elements of a in a block */
     FOLD_TERMS = 1 << 8     /* most terms in a float sum; overrides FOLD_BLOCK */
 };
 

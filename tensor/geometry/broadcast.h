@@ -50,10 +50,10 @@ static inline tp_even tp__even(const tp_axes *x, int64_t i, int64_t end)
 }
 
 typedef struct tp_bcast {
-    int64_t n;     /* elements of a in a row                                        */
-    bool one;      /* a row meets one element of b, not n                           */
+    int64_t n;     /* elements of a in a row */
+    bool one;      /* a row meets one element of b, not n */
     tp_axes rows;  /* rows of a: offset of the row of b each meets */
-    tp_axes kept;  /* rows of b: offset of the first row of a that meets it         */
+    tp_axes kept;  /* rows of b: offset of the first row of a that meets it */
     tp_axes again; /* offsets from that row of a to all rows that meet the same row */
 } tp_bcast;
 
@@ -87,11 +87,11 @@ static inline void tp__next(const tp_bcast *p, tp_piece *s, int64_t end)
  * in order. */
 typedef struct tp_fold_split {
     tp_bcast p;
-    int64_t width;         /* elements of a row that one task sums                            */
-    int64_t pieces;        /* pieces of a row; the last may be shorter than `width`           */
+    int64_t width;         /* elements of a row that one task sums */
+    int64_t pieces;        /* pieces of a row; the last may be shorter than `width` */
     int64_t spans;         /* stretches of a that meet one row of b; if `one`, pieces of rows */
-    int64_t blocks, block; /* blocks of `block` spans; block sums need scratch if blocks > 1  */
-    int64_t nb;            /* elements of b                                                   */
+    int64_t blocks, block; /* blocks of `block` spans; block sums need scratch if blocks > 1 */
+    int64_t nb;            /* elements of b */
 } tp_fold_split;
 
 tp_fold_split tp__fold(const tp_view *a, const tp_view *b);

@@ -12,7 +12,7 @@
 
 typedef struct tp__conv2d {
     int64_t batch, groups, ci, co; /* channels of all groups */
-    tp__conv_axis axis[2];         /* rows, columns          */
+    tp__conv_axis axis[2];         /* rows, columns */
 } tp__conv2d;
 
 /* cfg has its defaults filled in, see tp_conv2d. */
@@ -96,7 +96,7 @@ static inline bool tp__conv2d_is_product(const tp__conv2d *g)
 /* One axis of a pass. */
 typedef struct tp__conv2d_span {
     int64_t to, at, step, count; /* computes positions at, at + step, ... of `to` */
-    int64_t size, from, move;    /* reads an axis of `size` positions             */
+    int64_t size, from, move;    /* reads an axis of `size` positions */
     int64_t taps, hop;
     int64_t tap, next; /* tap t of the pass is tap + t next of the kernel */
 } tp__conv2d_span;
@@ -105,7 +105,7 @@ typedef struct tp__conv2d_pass {
     tp__conv2d_span axis[2];
     int64_t batch, groups;
     int64_t from, to; /* channels of a group */
-    bool back;        /* reads dY            */
+    bool back;        /* reads dY */
 } tp__conv2d_pass;
 
 /* One axis of the forward pass. */

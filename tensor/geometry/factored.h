@@ -44,13 +44,12 @@ static TP_HD inline int64_t tp__share(const tp_segment *s, int64_t n, int64_t pa
     return part * (n / parts) + part * (n % parts) / parts;
 }
 
-/* The scratch of a step, in doubles. Matrices of one slab need no column sums, the others at most
- * numel / 64. */
+/* The scratch of a step, in doubles. Column sums, unused for one slab: at most numel / 64. */
 typedef struct tp_factored_work {
     double *part;   /* [blocks][2]: sums of squares of the values and of the update */
-    double *factor; /* [segments]: the step of each parameter                      */
+    double *factor; /* [segments]: the step of each parameter */
     double *row;    /* like the row state: it, divided by its mean */
-    double *col;    /* [slabs][cols] of each matrix: sums of squares               */
+    double *col;    /* [slabs][cols] of each matrix: sums of squares */
 } tp_factored_work;
 
 /* rows: elements of the row state. */

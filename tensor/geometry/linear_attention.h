@@ -1,5 +1,4 @@
-/* linear_attention.h - sizes, features and summation order of linear attention, shared with its
- * kernels. */
+/* linear_attention.h - sizes, features and summation order of linear attention and its kernels. */
 #ifndef TP_LINEAR_ATTENTION_H
 #define TP_LINEAR_ATTENTION_H
 
@@ -18,9 +17,9 @@ enum { LIN_Y, LIN_SUMS, LIN_ROWS, LIN_NY };
  * subtracted from the exponents of queries [B,H,N] and keys [B,H,S]. */
 typedef struct tp_lin {
     int64_t batch, heads, queries, keys, dim, width; /* B, H, N, S, D, H * D */
-    int64_t features, columns;                       /* M, E                 */
+    int64_t features, columns;                       /* M, E */
     bool normalise;
-    double scale;  /* of queries and keys before the features    */
+    double scale;  /* of queries and keys before the features */
     double factor; /* of the result, if not normalised */
     double eps;
 } tp_lin;

@@ -29,10 +29,10 @@ typedef enum tp__loss {
 typedef struct tp__point_loss_attr {
     tp__loss loss;
     tp_reduction reduction;
-    double alpha, gamma; /* focal                                     */
-    double beta;         /* smooth_l1                                 */
-    double margin;       /* hinge, hinge_embedding, cosine_embedding  */
-    double eps;          /* poisson_nll                               */
+    double alpha, gamma; /* focal */
+    double beta;         /* smooth_l1 */
+    double margin;       /* hinge, hinge_embedding, cosine_embedding */
+    double eps;          /* poisson_nll */
 } tp__point_loss_attr;
 
 /* Rows of K logits that focal_class sums together. */
@@ -47,8 +47,8 @@ typedef struct tp__row_loss_attr {
     int axes;         /* dice: of a row */
     bool swap;        /* triplet_margin */
     double margin, p; /* triplet_margin */
-    double smooth;    /* dice           */
-    double eps;       /* giou           */
+    double smooth;    /* dice */
+    double eps;       /* giou */
 } tp__row_loss_attr;
 
 #define TP_TRIPLET_EPS 1e-6 /* added to differences, as in PyTorch */

@@ -15,7 +15,7 @@
 
 #define LS_ALIGN 16 /* elements; scratch sizes are multiples of it for every vector length */
 #define LS_TASKS 8  /* with fewer heads in the batch, queries are split into stripes */
-#define LS_TILE  64 /* queries per tile                                                    */
+#define LS_TILE  64 /* queries per tile */
 
 typedef struct tp__ls_attr {
     int64_t heads, chunk, rank, window, clamp, chunk_clamp, cache, valid;
@@ -53,12 +53,12 @@ static inline tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_attn_cfg cfg)
 }
 
 typedef struct tp__ls_dims {
-    int64_t B, N, H, D, width; /* q [B,N,width], width = H D                 */
-    int64_t pad;               /* D rounded up to LS_ALIGN                   */
-    int64_t w, l, r, span;     /* span: distances in the window table        */
+    int64_t B, N, H, D, width; /* q [B,N,width], width = H D */
+    int64_t pad;               /* D rounded up to LS_ALIGN */
+    int64_t w, l, r, span;     /* span: distances in the window table */
     int64_t Wc, nc, Cc;        /* cached window rows, vectors, cached chunks */
-    int64_t first, first_vec;  /* the first visible window row and vector    */
-    int64_t stripe, stripes;   /* queries per task, tasks per head           */
+    int64_t first, first_vec;  /* the first visible window row and vector */
+    int64_t stripe, stripes;   /* queries per task, tasks per head */
     int64_t clamp, chunk_clamp;
     bool segment, dropped; /* dropped: dropout, in training */
 } tp__ls_dims;

@@ -11,7 +11,7 @@
 enum { LSH_QK, LSH_V, LSH_ROTATIONS, LSH_MASK, LSH_NX };
 enum { LSH_Y, LSH_ORDER, LSH_STATS, LSH_NY };
 
-#define TP_LSH_PADDED (-1e9)             /* the logit of a padded key      */
+#define TP_LSH_PADDED (-1e9)             /* the logit of a padded key */
 #define TP_LSH_OWN    (-1e5)             /* a token's logit with itself */
 #define TP_LSH_EPS    1e-6               /* added to the mean square of a key */
 #define TP_LSH_WORDS  (INT64_C(1) << 48) /* dropout's first word; rotations use those before */
@@ -20,10 +20,10 @@ enum { LSH_Y, LSH_ORDER, LSH_STATS, LSH_NY };
  * round r starts at entry (r chunks + k) chunk. A sequence of one chunk is not hashed: it has one
  * round, in which tokens keep their order and see each other. */
 typedef struct tp_lsh {
-    int64_t batch, heads, tokens, dim, width; /* B, H, N, D, H * D            */
+    int64_t batch, heads, tokens, dim, width; /* B, H, N, D, H * D */
     int64_t chunk, chunks, rounds;            /* chunks of a round; 1: no hashing */
-    int64_t entries;                          /* rounds * tokens              */
-    int64_t keys;                             /* entries that a chunk sees    */
+    int64_t entries;                          /* rounds * tokens */
+    int64_t keys;                             /* entries that a chunk sees */
     int64_t factor[2], columns;               /* columns of z per round: half the sum of factors */
     int64_t buckets; /* product of the factors; padding is in the next bucket */
 } tp_lsh;
@@ -57,8 +57,7 @@ static inline tp_lsh tp__lsh(const tp_view *x, const tp_lsh_attn_cfg *cfg)
     return g;
 }
 
-/* Element (entry e of the head, key 0) of the probabilities [B,H,rounds*N,keys], as a random
- * word. */
+/* Entry e of the head, key 0, of the probabilities [B,H,rounds*N,keys], as a random word. */
 TP_HD static inline int64_t tp__lsh_row(const tp_lsh *g, int64_t head, int64_t e)
 {
     return TP_LSH_WORDS + (head * g->entries + e) * g->keys;

@@ -19,11 +19,11 @@ enum { TP_LSLA_SLICES = 16 };
 enum { LSLA_Q, LSLA_K, LSLA_V, LSLA_SCALE, LSLA_INNER, LSLA_OUTER, LSLA_NX };
 
 typedef struct tp_lsla {
-    int64_t batch, heads, dim, width; /* B, H, D, C = H D                    */
-    int64_t size[2], window, shift;   /* size of the map; w                  */
+    int64_t batch, heads, dim, width; /* B, H, D, C = H D */
+    int64_t size[2], window, shift;   /* size of the map; w */
     int64_t n, table;                 /* tokens of a window; rows of a table */
-    int64_t down, across;             /* windows in the map                  */
-    int64_t slices;                   /* slices of a head's windows          */
+    int64_t down, across;             /* windows in the map */
+    int64_t slices;                   /* slices of a head's windows */
 } tp_lsla;
 
 static inline tp_lsla tp__lsla(const tp_view *x, const tp_lsla_attn_cfg *cfg)

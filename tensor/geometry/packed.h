@@ -12,7 +12,7 @@
 
 typedef struct tp_packing {
     const void *offset; /* [n+1], or NULL */
-    bool wide;          /* i64, not i32   */
+    bool wide;          /* i64, not i32 */
     int64_t n, rows, longest;
 } tp_packing;
 

@@ -13,7 +13,7 @@
 
 typedef struct tp__pool_attr {
     tp_pool_cfg cfg; /* defaults filled in; all 0 if adaptive */
-    int64_t size[2]; /* adaptive: rows and columns of y; otherwise 0  */
+    int64_t size[2]; /* adaptive: rows and columns of y; otherwise 0 */
 } tp__pool_attr;
 
 typedef struct tp__pool_axis {
@@ -22,7 +22,7 @@ typedef struct tp__pool_axis {
 
 typedef struct tp__pool {
     int64_t batch, channels;
-    tp__pool_axis axis[2]; /* rows, columns                                      */
+    tp__pool_axis axis[2]; /* rows, columns */
     bool ignore_pad;       /* average: divide by the number of existing inputs */
 } tp__pool;
 

@@ -10,7 +10,7 @@ extern "C" {
 
 typedef struct tp_reduce_attr {
     int axes; /* as the user gave it: an axis, TP_ALL, TP_AXES, TP_KEEP */
-    double k; /* var, std: the correction; norm: p                      */
+    double k; /* var, std: the correction; norm: p */
 } tp_reduce_attr;
 
 /* Bit i of *set: axis i of ndim is reduced; *keep: it stays, with size 1. False, with the reason in

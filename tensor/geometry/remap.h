@@ -32,7 +32,7 @@ enum { TP_BEFORE, TP_MIDDLE, TP_AFTER, TP_STRETCHES };
 
 typedef struct tp_remap_axis {
     int64_t nx, ny, x_stride, y_stride; /* sizes; strides in elements */
-    tp_stretch part[TP_STRETCHES];      /* in y's order               */
+    tp_stretch part[TP_STRETCHES];      /* in y's order */
 } tp_remap_axis;
 
 /* Mergeable axes are merged; at least one remains. Each index of the last one holds `inner`
@@ -49,7 +49,7 @@ tp_remap tp__remap_pad(const tp_view *x, const tp_pad_cfg *cfg);
 
 /* The source of index i of y. */
 typedef struct tp_remap_source {
-    int64_t x;    /* index of x; -1: a gap                                             */
+    int64_t x;    /* index of x; -1: a gap */
     int64_t left; /* indices from i on in the same stretch or gap, at least 1 */
     int step;
 } tp_remap_source;

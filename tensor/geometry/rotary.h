@@ -6,8 +6,8 @@
 #include <tapegrad/ops.h>
 
 typedef struct tp_rotary_plan {
-    int64_t batch, queries, heads, dim; /* B, N, H, D                                           */
-    int64_t pairs;                      /* of a head; its first 2 * pairs elements are rotated  */
+    int64_t batch, queries, heads, dim; /* B, N, H, D */
+    int64_t pairs;                      /* of a head; its first 2 * pairs elements are rotated */
     int64_t tables;                     /* rows of positions: N, or B * N if per sequence */
     double base;
 } tp_rotary_plan;

@@ -9,7 +9,7 @@
 
 typedef struct tp__fold_attr {
     tp_unfold_cfg cfg; /* first: kernels read this; defaults filled in */
-    int64_t size[2];   /* rows and columns of the map                          */
+    int64_t size[2];   /* rows and columns of the map */
 } tp__fold_attr;
 
 typedef struct tp__unfold {

@@ -24,7 +24,7 @@
 
 enum {
     TP_WINDOW_QUERIES = 64,     /* queries processed at a time */
-    TP_WINDOW_TASKS = 16,       /* with fewer heads in the batch, more stripes                    */
+    TP_WINDOW_TASKS = 16,       /* with fewer heads in the batch, more stripes */
     TP_WINDOW_PACKED = 1 << 16, /* approximate elements of keys packed together, to stay in cache */
     TP_WINDOW_RECTS = 9
 };
@@ -50,17 +50,17 @@ typedef struct tp_rect {
 } tp_rect;
 
 typedef struct tp_window {
-    int64_t batch, heads, dim, width; /* B, H, D, C = H D                                    */
-    int64_t cells, tokens;            /* N, g + N                                            */
+    int64_t batch, heads, dim, width; /* B, H, D, C = H D */
+    int64_t cells, tokens;            /* N, g + N */
     int64_t size[2], chunk[2], halo[2], chunks[2];
-    int64_t low, global, extra;     /* r, g, r + g                                   */
+    int64_t low, global, extra;     /* r, g, r + g */
     int64_t keys;                   /* most keys of a chunk, the extra ones included */
-    int64_t reach[2], stride, rows; /* layout of the bias table; 0 rows: no table    */
+    int64_t reach[2], stride, rows; /* layout of the bias table; 0 rows: no table */
     bool local, exact, cyclic, mask_wrapped;
     bool masked, dropped; /* there is a mask; dropout, in training */
     bool packed;          /* the geometry is that of documents of the longest length */
     int block;
-    int64_t stripes, phases; /* stripes of rows of chunks, and their phases                 */
+    int64_t stripes, phases; /* stripes of rows of chunks, and their phases */
     int64_t strip, strips;   /* chunks whose keys are packed together; such strips in a row */
 } tp_window;
 
@@ -176,8 +176,8 @@ TP_HD static inline bool tp__window_rect(const tp_window *g, int64_t cy, int64_t
     return r->rows > 0 && r->cols > 0;
 }
 
-/* Stores the non-empty rectangles of keys that the chunk in row cy and column cx sees; returns
- * their number. */
+/* Stores the non-empty rectangles that the chunk in row cy and column cx sees; returns their
+ * number. */
 TP_HD static inline int tp__window_rects(const tp_window *g, int64_t cy, int64_t cx,
                                          tp_rect rect[TP_WINDOW_RECTS])
 {

@@ -20,8 +20,7 @@ static bool fail(tp_folder *R, const char *what)
     return false;
 }
 
-/* Has the open file left this path? False if the disk cannot tell: the next write will report the
- * error. */
+/* Has the open file left this path? False if the disk cannot tell: the next write reports that. */
 static bool moved(const char *path, int fd)
 {
     struct stat there, ours;

@@ -59,8 +59,7 @@ static void print_words(const tp_option *o, FILE *out)
     for (const char *s = o->known ? "" : o->value; *s; s++) print(*s == '|' ? " " : s, 1, "", out);
 }
 
-/* "enwik8 train" has the function _enwik8_train. zsh's script file is named after the program's
- * function. */
+/* "enwik8 train" has the function _enwik8_train. zsh's script file is named like the program's. */
 static void print_function(const char *command, FILE *out)
 {
     fputc('_', out);

@@ -45,9 +45,9 @@ void tp__man_of_command(const tp_command *c, const void *defaults, FILE *out);
 void tp__man_of_program(const char *program, const char *about, const tp_subcommand *rows,
                         FILE *out);
 
-/* A command whose name has a blank ("enwik8 train") is part of a program. Its script is then part
- * of the program's, which tp__complete_program prints around it; false after a message of a
- * command. */
+/* A command whose name has a blank ("enwik8 train") is part of a program. Its script is then
+ * part of the program's, which tp__complete_program prints around it; false after a command's
+ * message. */
 typedef enum tp_shell { TP_BASH, TP_ZSH } tp_shell;
 void tp__complete_command(const tp_command *c, tp_shell shell, FILE *out);
 bool tp__complete_program(const char *program, const tp_subcommand *rows, tp_shell shell,

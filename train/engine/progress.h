@@ -1,5 +1,4 @@
-/* progress.h - progress output: on a terminal one line that is redrawn, elsewhere one line per
- * report. */
+/* progress.h - progress output: on a terminal a line that is redrawn, elsewhere one per report. */
 #ifndef TP_PROGRESS_H
 #define TP_PROGRESS_H
 
@@ -8,7 +7,7 @@
 
 typedef struct tp_progress {
     bool silent;    /* prints nothing, because another process does */
-    tp_ticker line; /* on stdout                                    */
+    tp_ticker line; /* on stdout */
     int64_t first;
     double limit;
 } tp_progress;
@@ -31,8 +30,7 @@ void tp__progress_print(char *line, size_t size, const tp_progress_text *what, i
 /* Call before steps first+1 .. last; limit > 0: the run ends after that many seconds. */
 void tp__progress_start(tp_progress *p, int64_t first, int64_t last, double limit, bool silent);
 
-/* Call after a step. A terminal's line is redrawn a few times a second; elsewhere only reports
- * print. */
+/* Call after a step. A terminal's line is redrawn a few times a second; else only reports print. */
 void tp__progress_step(tp_progress *p, int64_t step, bool report, const char *what);
 
 /* Prints a message on its own line, above the progress line. */

@@ -28,8 +28,8 @@ typedef struct tp_run_log {
 /* A step's memory in bytes; the parts add up to the peak. */
 typedef struct tp_forecast {
     double weights, gradients, optimizer, averages, state, activations, peak;
-    double other;   /* weights of the program's other models                             */
-    double ahead;   /* host memory: prefetched data                                      */
+    double other;   /* weights of the program's other models */
+    double ahead;   /* host memory: prefetched data */
     double process; /* the process: also its code, its data and cached memory */
 } tp_forecast;
 
@@ -61,9 +61,9 @@ typedef struct tp_trainer {
     json_t *notes;  /* filled by tp_run_note; NULL: notes are dropped */
 
     tp_optim *O;
-    tp_ema *ema;                    /* NULL: no averages                    */
-    tp_capture *C;                  /* NULL: steps run without capture      */
-    tp_tensor losses;               /* slot: the sum of the pending losses  */
+    tp_ema *ema;                    /* NULL: no averages */
+    tp_capture *C;                  /* NULL: steps run without capture */
+    tp_tensor losses;               /* slot: the sum of the pending losses */
     tp_tensor term[TP_RUN_SUMS];    /* of this batch, given to tp_run_sum */
     tp_tensor pending[TP_RUN_SUMS]; /* slots: the sums */
     int terms;
@@ -75,10 +75,10 @@ typedef struct tp_trainer {
     double mean;    /* from the last update's gradients to those of its mean */
     tp_stopwatch watch;
     int64_t last;     /* the update that ends the run, unless --time does earlier */
-    int64_t saved;    /* update of the last checkpoint; -1: none                      */
-    bool unvalidated; /* a signal ended the validation after this update early        */
+    int64_t saved;    /* update of the last checkpoint; -1: none */
+    bool unvalidated; /* a signal ended the validation after this update early */
     double norm;      /* of the last gradient read */
-    double seconds;   /* spent on updates, by this process and earlier ones           */
+    double seconds;   /* spent on updates, by this process and earlier ones */
     double best;      /* score of best.safetensors; the worst possible: none yet */
     int64_t best_at;  /* its update, perhaps later than a resumed run's */
     int64_t patience; /* calls of tp_run_stopped until a trial's validation ends; 0: no limit */
@@ -234,10 +234,10 @@ bool tp__run_forecast(const tp_trainer *r, int recompute, tp_forecast *m, char *
  * out of memory. */
 void *tp__run_settings_copy(const tp_trainer *r);
 
-size_t tp__run_memory_resident(void);  /* bytes, of this process                        */
+size_t tp__run_memory_resident(void);  /* bytes, of this process */
 size_t tp__run_memory_peak(void);      /* its peak */
-size_t tp__run_memory_available(void); /* bytes available without swapping; 0: unknown  */
-size_t tp__run_memory_installed(void); /* of the machine; 0: unknown                    */
+size_t tp__run_memory_available(void); /* bytes available without swapping; 0: unknown */
+size_t tp__run_memory_installed(void); /* of the machine; 0: unknown */
 
 /* --plan: prints the memory and time that the run would need. Returns the exit status. */
 int tp__run_plan(tp_trainer *r);

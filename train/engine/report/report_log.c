@@ -20,7 +20,7 @@ enum { KEYS = 32, LINE = 1 << 20, NAME = 64 };
 /* A line's numbers; NaN where it has null. */
 typedef struct row {
     int64_t line; /* 0: there is none */
-    uint32_t has; /* keys             */
+    uint32_t has; /* keys */
     double x[KEYS];
 } row;
 
