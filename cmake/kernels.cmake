@@ -1,15 +1,19 @@
-# The CPU kernels, compiled once for each instruction set and, if they include real.h, for each element type. The first
-# object, base and 32 unless TAPEGRAD_ISA names another set, holds the dispatching symbols.
-set(KERNEL_FLAGS $<IF:$<CONFIG:Debug>,-O1,-O3> -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd)
+# The CPU kernels, compiled once for each instruction set and, if they include real.h, for each
+# element type. The first object, base and 32 unless TAPEGRAD_ISA names another set, holds the
+# dispatching symbols.
+set(KERNEL_FLAGS $<IF:$<CONFIG:Debug>,-O1,-O3> -fno-math-errno -fno-trapping-math -ffp-contract=fast
+  -fopenmp-simd)
 if(TAPEGRAD_FUZZ) # they read no files: building them quickly matters more
   set(KERNEL_FLAGS -O1 -fno-vectorize -fopenmp-simd)
 endif()
-if(CMAKE_C_COMPILER_ID MATCHES "Clang") # leaves loops for a maximum as they are, since NaN could be in them
+# Leaves loops for a maximum as they are, since NaN could be in them.
+if(CMAKE_C_COMPILER_ID MATCHES "Clang")
   list(APPEND KERNEL_FLAGS -Wno-pass-failed)
 endif()
 set(ISA_base_FLAGS "")
 set(ISA_avx2_FLAGS -mavx2 -mfma -mprefer-vector-width=256)
-set(ISA_avx512_FLAGS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512)
+set(ISA_avx512_FLAGS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
+  -mprefer-vector-width=512)
 set(ISAS base)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND ISAS avx2 avx512)
@@ -17,7 +21,8 @@ endif()
 
 # TAPEGRAD_ISA=native: the best set whose instructions the compiler finds in this processor.
 function(tp_native_isa result)
-  execute_process(COMMAND ${CMAKE_C_COMPILER} -march=native -dM -E -x c /dev/null OUTPUT_VARIABLE macros ERROR_QUIET)
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -march=native -dM -E -x c /dev/null OUTPUT_VARIABLE
+    macros ERROR_QUIET)
   foreach(isa ${ISAS})
     set(runs TRUE)
     foreach(flag ${ISA_${isa}_FLAGS})
@@ -76,5 +81,6 @@ set(KERNEL_OBJECTS "")
 foreach(isa ${ISAS})
   tp_kernels(tapegrad ${isa} 32 ${KERNEL_SOURCES})
   tp_kernels(tapegrad ${isa} 64 ${TYPED_SOURCES})
-  list(APPEND KERNEL_OBJECTS $<TARGET_OBJECTS:tapegrad_${isa}_f32> $<TARGET_OBJECTS:tapegrad_${isa}_f64>)
+  list(APPEND KERNEL_OBJECTS $<TARGET_OBJECTS:tapegrad_${isa}_f32>
+    $<TARGET_OBJECTS:tapegrad_${isa}_f64>)
 endforeach()

@@ -35,15 +35,23 @@ need() {
     [ -z "$missing" ] && return
     local as=""
     if [ "$(id -u)" != 0 ]; then
-        command -v sudo >/dev/null 2>&1 || die "These packages are missing:$missing. Ask an administrator to run: apt-get install$missing"
+        command -v sudo >/dev/null 2>&1 ||
+            die "These packages are missing:$missing. Ask an administrator to run:" \
+                "apt-get install$missing"
         as=sudo
     fi
-    command -v apt-get >/dev/null 2>&1 || die "These packages are missing:$missing. This system has no apt-get; install them with its own package manager, then run this again."
+    command -v apt-get >/dev/null 2>&1 ||
+        die "These packages are missing:$missing. This system has no apt-get; install them with" \
+            "its own package manager, then run this again."
     say "Installing$missing"
-    { $as apt-get update -qq && $as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing; } >/tmp/tapegrad-apt.$$ 2>&1 || {
+    {
+        $as apt-get update -qq &&
+            $as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing
+    } >/tmp/tapegrad-apt.$$ 2>&1 || {
         tail -n 3 /tmp/tapegrad-apt.$$ >&2
         rm -f /tmp/tapegrad-apt.$$
-        die "Could not install$missing. Check the network, or install them by hand, then run this again."
+        die "Could not install$missing. Check the network, or install them by hand, then run this" \
+            "again."
     }
     rm -f /tmp/tapegrad-apt.$$
 }
@@ -51,15 +59,19 @@ need() {
 # Prints the path of nvcc: $CUDACXX, from PATH, or the toolkit's default. False if there is none.
 find_nvcc() { command -v "${CUDACXX:-nvcc}" || command -v /usr/local/cuda/bin/nvcc; }
 
-BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libxxhash:libxxhash-dev pc-libarchive:libarchive-dev pc-libjpeg:libjpeg-dev pc-libpng:libpng-dev git:git"
+BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config git:git
+    pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libxxhash:libxxhash-dev
+    pc-libarchive:libarchive-dev pc-libjpeg:libjpeg-dev pc-libpng:libpng-dev"
 TEST_NEEDS="pc-criterion:libcriterion-dev file-/usr/share/i18n/locales/de_DE:locales"
 PLOT_NEEDS="gnuplot:gnuplot-nox"
 REPORT_NEEDS="chromium:chromium" # the test of tp-report's page, which is skipped without it
 # clang with its sanitizers and fuzzer. CMakePresets.json has the version for all scripts; the
 # archive of pack.sh has neither that file nor clang.
-CLANG=$(sed -n 's/.*"CMAKE_C_COMPILER": "clang-\([0-9]*\)".*/\1/p' "$ROOT/CMakePresets.json" 2>/dev/null || true)
+presets=$ROOT/CMakePresets.json
+CLANG=$(sed -n 's/.*"CMAKE_C_COMPILER": "clang-\([0-9]*\)".*/\1/p' "$presets" 2>/dev/null || true)
 LLVM=/usr/lib/llvm-$CLANG/lib
-CLANG_NEEDS="clang-$CLANG:clang-$CLANG file-$LLVM/clang/$CLANG/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-$CLANG-dev"
+FUZZER=$LLVM/clang/$CLANG/lib/linux/libclang_rt.fuzzer-$(uname -m).a
+CLANG_NEEDS="clang-$CLANG:clang-$CLANG file-$FUZZER:libclang-rt-$CLANG-dev"
 
 # Configures build/PRESET; further arguments go to CMake. New build folders use Ninja, existing ones
 # keep their generator.
@@ -86,4 +98,7 @@ build() {
     cmake --build --preset "$preset" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" ${1+--target "$@"}
 }
 
-gpu_tests() { ctest --test-dir "$ROOT/build/$1" -N -L device -LE tree 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: //p'; }
+gpu_tests() {
+    ctest --test-dir "$ROOT/build/$1" -N -L device -LE tree 2>/dev/null |
+        sed -n 's/^ *Test *#[0-9]*: //p'
+}

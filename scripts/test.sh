@@ -1,26 +1,41 @@
 #!/usr/bin/env bash
-# test.sh - builds everything and runs the test suite.
+# test.sh - builds the tests and runs them.
 #
-#   scripts/test.sh                 release build
-#   scripts/test.sh --sanitize      with AddressSanitizer and UndefinedBehaviorSanitizer
-#   scripts/test.sh --clang         release build with the newest clang of Debian 12
-#   scripts/test.sh --threads       the multithreaded tests (label `threads`) with ThreadSanitizer (clang)
-#   scripts/test.sh --device cuda   the tests for any device (label `device`) on CUDA: on the GPU if there
-#                                   is one, else on its emulation
+#   scripts/test.sh                 what a user wants to know, in a few minutes: ops, gradients,
+#                                   models, files, one run of each program, on this processor
+#   scripts/test.sh --all           everything, for all instruction sets: also every fault, signal
+#                                   and lack of memory, the guides, installed copies
+#   scripts/test.sh --sanitize      everything, with AddressSanitizer and UndefinedBehaviorSanitizer
+#   scripts/test.sh --clang         everything, with the newest clang of Debian 12
+#   scripts/test.sh --threads       the multithreaded tests (label `threads`) with ThreadSanitizer
+#   scripts/test.sh --device cuda   the tests for any device (label `device`) on CUDA: on the GPU if
+#                                   there is one, else on its emulation
 #   scripts/test.sh --races         the same on the emulation, which also detects races of kernels
 #   scripts/test.sh -R NAME         other arguments go to ctest: here, run only matching tests
+#
+# A failed test prints its output. The last line has the counts and the time.
 source "$(dirname "$0")/setup.sh"
 
 preset=release
 device=cpu
-args=()
+targets=(quick_tests)
+args=(-LE thorough)
+everything() { targets=() args=(); }
+selected=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --sanitize) preset=asan ;;
-    --clang) preset=clang ;;
+    --all) everything ;;
+    --sanitize)
+        preset=asan
+        everything
+        ;;
+    --clang)
+        preset=clang
+        everything
+        ;;
     --threads)
         preset=tsan
-        args+=(-L threads)
+        targets=(thread_tests) args=(-L threads)
         ;;
     --device)
         [ $# -gt 1 ] || die "--device needs a value: cpu or cuda"
@@ -35,7 +50,7 @@ while [ $# -gt 0 ]; do
         manual "$0"
         exit 0
         ;;
-    *) args+=("$1") ;;
+    *) selected+=("$1") ;;
     esac
     shift
 done
@@ -50,7 +65,7 @@ cuda)
         [ $preset = asan ] && preset=emulate-asan || preset=emulate
     fi
     export TAPEGRAD_DEVICE=cuda
-    args+=(-L device)
+    targets=(device_tests) args=(-L device)
     ;;
 *) die "There is no device '$device'; use --device cpu or cuda." ;;
 esac
@@ -58,14 +73,28 @@ esac
 need $BUILD_NEEDS $TEST_NEEDS $PLOT_NEEDS
 case $preset in clang | tsan) need $CLANG_NEEDS ;; esac
 [ "$device" = cpu ] || need g++:g++ # kernels are C++
-configure "$preset" -DTAPEGRAD_TESTS=ON
-if [ "$device" = cuda ]; then
-    build "$preset" device_tests
-elif [ $preset = tsan ]; then
-    build "$preset" thread_tests
-else
-    build "$preset"
+# A new folder for the quick check has the kernels of this processor alone; an existing one keeps
+# its own.
+options=(-DTAPEGRAD_TESTS=ON -DTAPEGRAD_ISA=all)
+if [ "${targets[*]}" = quick_tests ]; then
+    configured release && options=(-DTAPEGRAD_TESTS=ON) || options[1]=-DTAPEGRAD_ISA=native
 fi
+configure "$preset" "${options[@]}"
+build "$preset" ${targets[@]+"${targets[@]}"}
+built=$SECONDS
+
 # Each program runs its tests in sequence; CTest runs programs in parallel, on a GPU only two.
 [ $preset = cuda ] && jobs=2 || jobs=$(nproc)
-ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error ${args[@]+"${args[@]}"}
+log=build/$preset/tests.log
+failed=0
+ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error \
+    ${args[@]+"${args[@]}"} ${selected[@]+"${selected[@]}"} 2>&1 | tee "$log" || failed=1
+spent() { printf '%d:%02d min' $(($1 / 60)) $(($1 % 60)); }
+sed -n 's/^\([0-9]*\)% tests passed, \([0-9]*\) tests failed out of \([0-9]*\)$/\2 \3/p' "$log" | {
+    read -r wrong total || exit 0
+    printf '%s of %s tests passed: %s to build, %s to run.' $((total - wrong)) "$total" \
+        "$(spent $built)" "$(spent $((SECONDS - built)))"
+    [ "${targets[*]}" != quick_tests ] || printf ' scripts/test.sh --all runs everything.'
+    echo
+}
+exit $failed

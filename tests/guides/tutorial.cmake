@@ -7,6 +7,7 @@ execute_process(COMMAND awk -v out=${CMAKE_CURRENT_BINARY_DIR}
   OUTPUT_VARIABLE programs OUTPUT_STRIP_TRAILING_WHITESPACE)
 foreach(i RANGE 1 ${programs})
   tp_program(tutorial_${i} ${CMAKE_CURRENT_BINARY_DIR}/tutorial_${i}.c)
+  add_dependencies(quick_tests tutorial_${i})
   add_test(NAME tutorial_${i} COMMAND tutorial_${i} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
 endforeach()
 
