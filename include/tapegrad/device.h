@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Instruction sets of the CPU kernels. A binary contains all those of its architecture. */
+/* Instruction sets of the CPU kernels. A build has those of its architecture, or TAPEGRAD_ISA. */
 typedef enum tp_isa { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 } tp_isa;
 
 typedef struct tp_device_opts {
@@ -146,7 +146,7 @@ typedef void (*tp_error_fn)(void *env, tp_code code, const char *text);
  * use D. */
 TP_API void tp_device_on_error(tp_device *D, tp_error_fn fn, void *env);
 
-/* True if this machine supports the instruction set. */
+/* True if this build has kernels for the instruction set and this machine runs them. */
 TP_API bool tp_isa_runs(tp_isa isa);
 
 #ifdef __cplusplus
