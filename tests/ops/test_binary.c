@@ -185,8 +185,7 @@ Test(binary, numbers_are_no_tensors)
     cr_expect_eq(tp_item(T, n), 2.5);
     tp_exp(T, n);
     cr_expect(failed_with(
-        T,
-        "exp: input 0: the number 2.5 was given in place of a tensor; make one with tp_full\n"));
+        T, "exp: input 0: the number 2.5 was given in place of a tensor; make one with tp_full\n"));
     tp_keep(T, n);
     cr_expect(failed_with(T, "tp_keep: the number 2.5"));
     float host;

@@ -277,8 +277,8 @@ Test(many, mistakes, .timeout = 60)
     inputs(T, TP_F32, x);
     tp_tensor y[MANY];
     tp_split(T, x[0], 0, MANY, y);
-    cr_expect(strstr(tp_why(T), "split: an axis of size 2 does not divide into 500 equal parts"), "%s",
-              tp_why(T));
+    cr_expect(strstr(tp_why(T), "split: an axis of size 2 does not divide into 500 equal parts"),
+              "%s", tp_why(T));
     tp_tape_free(T);
     tp_device_close(D);
 }
