@@ -1,5 +1,5 @@
-/* params.h - the named parameters and buffers of a model: one flat block of values, one of
- * gradients.
+/* params.h - the named parameters and buffers of a model: one flat block of values. Each
+ * gradient is a separate buffer.
  *
  * Names are PyTorch's state-dict names, built by tp_push(P, "layers.3") ... tp_pop(P) around
  * tp_param calls. A tp_params is complete at its first use by an op, a load, a save or an
