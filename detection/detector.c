@@ -1,4 +1,4 @@
-/* detector.c - detectors by name, and a common interface to all. */
+/* detector.c - detectors by name, changes to their members, and a common interface to all. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
