@@ -5,7 +5,10 @@
 #include <tapegrad/file.h>
 #include <tapegrad/ops.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/params.h"
+#include "autograd/tape.h"
+#include "tensor/shape.h"
 
 extern const tp_op tp_op_cast;
 

@@ -7,8 +7,10 @@
  * clipping works in place: they take the result's buffer if nothing else needs it, else a copy. */
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
 #include "autograd/ops/op_inner.h"
+#include "autograd/params.h"
+#include "autograd/tape.h"
 
 TP_KERNEL(accumulate);
 static const tp_kernel accumulate[TP_NBACKENDS] = TP_KERNELS(accumulate);

@@ -13,7 +13,11 @@
 #include <tapegrad/capture.h>
 #include <tapegrad/file.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/params.h"
+#include "autograd/tape.h"
+#include "tensor/left.h"
+#include "tensor/shape.h"
 
 enum { WARM_UP = 2 };
 

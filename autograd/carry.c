@@ -1,7 +1,9 @@
 /* carry.c - tensors that survive resets: recurrent memory and decoder buffers. */
 #include <tapegrad/capture.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/tape.h"
+#include "tensor/shape.h"
 
 /* The carried node of a slot, or NULL if the slot is empty. */
 static tp_node *slot_node(const tp_tape *T, const tp_tensor *slot)

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/params.h"
+#include "autograd/tape.h"
 
 static tp_tensor call(tp_tape *T, const tp_replay *p, int nx, const tp_tensor *x)
 {

@@ -1,7 +1,8 @@
 /* fail.c - a tape's sticky error: recorded with its place in the program, and reported. */
 #include <stdio.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/tape.h"
 
 tp_tape tp__no_tape_memory = {
     .err = { TP_E_MEMORY, "tape: out of memory for the tape object itself", NULL },

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "autograd/graph.h"
+#include "autograd/tape.h"
+#include "tensor/shape.h"
 
 /* Returns the index of the first non-finite element of v and stores its value in *bad; -1 if there
  * is none, or no memory for a copy. */

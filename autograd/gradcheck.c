@@ -20,8 +20,9 @@
 #include <tapegrad/op.h>
 
 #include "autograd/gradcase.h"
-#include "autograd/graph.h"
+#include "autograd/tape.h"
 #include "tensor/rng.h"
+#include "tensor/shape.h"
 
 #define SEED       7
 #define FULL       64   /* largest input probed by element */

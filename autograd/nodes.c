@@ -3,7 +3,8 @@
 #include <string.h>
 #include <tapegrad/file.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/tape.h"
 
 #define NODES_A_CHUNK 256
 #define ARENA_CHUNK   ((size_t)64 << 10)

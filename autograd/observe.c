@@ -4,7 +4,7 @@
 #include <tapegrad/observe.h>
 #include <tapegrad/tensor.h>
 
-#include "autograd/graph.h"
+#include "autograd/tape.h"
 
 void tp_observe(tp_tape *T, tp_observer f, void *env)
 {

@@ -5,7 +5,10 @@
 #include <string.h>
 #include <tapegrad/file.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/params.h"
+#include "tensor/left.h"
+#include "tensor/shape.h"
 
 static tp_params no_memory = {
     .err = { TP_E_MEMORY, "params: out of memory for the object itself", NULL },

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <tapegrad/random.h>
 
-#include "autograd/graph.h"
+#include "autograd/params.h"
 #include "tensor/kernel.h"
 #include "tensor/rng.h"
+#include "tensor/shape.h"
 
 /* ---- orthonormal rows ----
  *

@@ -1,5 +1,6 @@
 /* params_pattern.c - initial values selected by name patterns. */
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/params.h"
 
 /* `*` matches any characters, also dots, `?` one. */
 static bool matches(const char *pattern, const char *name)

@@ -4,8 +4,9 @@
 #include <string.h>
 #include <tapegrad/random.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
 #include "autograd/ops/op_inner.h"
+#include "autograd/params.h"
 #include "tensor/bf16.h"
 
 TP_KERNEL(cast_fwd);

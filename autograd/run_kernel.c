@@ -2,7 +2,7 @@
  * that only kernels of TP_TAKES_BF16 ops see bf16. */
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/tape.h"
 #include "tensor/bf16.h"
 
 /* The f32 copy that replaces a bf16 view while a CPU kernel runs. */

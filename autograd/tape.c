@@ -3,7 +3,10 @@
 #include <string.h>
 #include <tapegrad/file.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/params.h"
+#include "autograd/tape.h"
+#include "tensor/left.h"
 
 #define FIRST_GEN 2 /* 0 is TP_NONE, 1 is TP_FAILED */
 

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/tape.h"
 #include "tensor/bf16.h"
+#include "tensor/shape.h"
 
 /* A new uninitialised tensor, or NULL with the tape failed. */
 static tp_node *make(tp_tape *T, const char *what, tp_dtype dt, tp_shape s)

@@ -5,7 +5,9 @@
  * The op's record holds its inputs, so marking is free where they are parameters or saved anyway.
  * Inputs may be transient themselves. For one record, each result is computed once, however many
  * inputs need it. */
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/tape.h"
+#include "tensor/shape.h"
 
 /* True if the record can rerun. TP_COMPUTES ops may have read bf16 copies of parameters. */
 static bool can_rerun(const tp_rec *r)

@@ -2,7 +2,8 @@
  * tensor; its other names are metadata. */
 #include <stdlib.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
+#include "autograd/params.h"
 #include "tensor/file/inner.h"
 #include "tensor/file/slots.h"
 

@@ -3,8 +3,8 @@
 #ifndef TP_BLOCKS_H
 #define TP_BLOCKS_H
 
-#include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
+#include "autograd/params.h"
 #include "tensor/file/slots.h"
 #include "tensor/geometry/segments.h"
 

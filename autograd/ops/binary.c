@@ -2,7 +2,6 @@
  * tensor/geometry/functions.h. */
 #include <math.h>
 
-#include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
 #include "autograd/ops/operands.h"
 #include "tensor/geometry/functions.h"

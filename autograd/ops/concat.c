@@ -3,8 +3,9 @@
  *
  * Stacking concatenates along a new axis of size 1, so both ops share kernels. Splitting uses them
  * in the opposite direction. */
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
 #include "autograd/ops/op_inner.h"
+#include "autograd/tape.h"
 #include "tensor/geometry/shape_ops.h"
 
 TP_KERNEL(concat_fwd);

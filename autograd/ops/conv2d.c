@@ -5,8 +5,8 @@
  * Weights use PyTorch's layout, [Co,Ci/groups,KH,KW] and [Co,Ci/groups,K]; output group i reads
  * input group i. Groups of one input and one output go to the depthwise ops. */
 #include "tensor/geometry/conv2d.h"
-#include "autograd/graph.h"
 #include "autograd/ops/conv.h"
+#include "autograd/tape.h"
 #include <tapegrad/tape.h>
 #include <tapegrad/tensor.h>
 

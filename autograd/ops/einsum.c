@@ -17,8 +17,9 @@
 #include <tapegrad/ops.h>
 #include <tapegrad/tensor.h>
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
 #include "autograd/ops/einsum.h"
+#include "autograd/tape.h"
 
 typedef tp_einsum_axes axes;
 

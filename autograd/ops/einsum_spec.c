@@ -4,8 +4,8 @@
 #include <string.h>
 #include <tapegrad/tensor.h>
 
-#include "autograd/graph.h"
 #include "autograd/ops/einsum.h"
+#include "autograd/tape.h"
 
 /* The letters of one operand or of the output. */
 typedef struct part {

@@ -2,7 +2,7 @@
 #ifndef TP_OPERANDS_H
 #define TP_OPERANDS_H
 
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/broadcast.h"
 #include "tensor/geometry/elementwise.h"

@@ -4,8 +4,8 @@
  *
  * h, w: tensor/geometry/roi_align.h. Backward recomputes both from the boxes. */
 #include "tensor/geometry/roi_align.h"
-#include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
+#include "autograd/tape.h"
 
 enum { BOXES = TP_ROI_BOXES, PLACE = TP_ROI_PLACE, MOST = 256, MOST_SAMPLES = 64 };
 

@@ -1,7 +1,8 @@
 /* views.c - unsqueeze, squeeze, flatten and transpose, by reshape or permute, and repeats, by
  * expanding a view of x. */
-#include "autograd/graph.h"
+#include "autograd/nodes.h"
 #include "autograd/ops/op_inner.h"
+#include "autograd/tape.h"
 #include "tensor/geometry/reduced.h"
 
 /* Gets x's shape; false with T failed if x is not T's. */

@@ -14,7 +14,7 @@
 #include <tapegrad/tapegrad.h>
 
 #include "autograd/gradcase.h"
-#include "autograd/graph.h"
+#include "autograd/tape.h"
 #include "support/device.h"
 #include "support/values.h"
 #include "tensor/bf16.h"

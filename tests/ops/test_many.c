@@ -7,7 +7,7 @@
 #include <tapegrad/observe.h>
 #include <tapegrad/tapegrad.h>
 
-#include "autograd/graph.h"
+#include "autograd/tape.h"
 #include "support/device.h"
 #include "support/values.h"
 

@@ -10,7 +10,6 @@
 
 #include <tapegrad/train.h>
 
-#include "autograd/graph.h"
 #include "support/program.h"
 #include "support/runs.h"
 
