@@ -187,19 +187,6 @@ static void zero_sinks(tp_tape *T, const tp_rec *r, const sinks *s)
         if (s->temp[i]) T->dev->be->zero(T->dev, s->dx[i].data, tp__view_bytes(&s->dx[i]));
 }
 
-bool tp__versions_match(tp_tape *T, const tp_rec *r)
-{
-    for (int i = 0; i < r->nx; i++)
-        if (r->x[i] && r->version[i] && r->version[i] != tp__version(r->x[i])) {
-            tp__fail(T, TP_E_STATE,
-                     "%s (backward): the parameters have changed since the forward pass (tp_step, "
-                     "tp_load, tp_ema_swap or tp_params_free came between)",
-                     r->op->name);
-            return false;
-        }
-    return true;
-}
-
 static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy, record_lists *l)
 {
     sinks s = { .dx = tp__room(T, l->dx, r->nx, sizeof *s.dx),

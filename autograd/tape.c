@@ -249,6 +249,19 @@ tp_params *tp__set_read(const tp_tape *T, int i)
     return first.node->gen == first.gen ? first.node->params : NULL;
 }
 
+bool tp__versions_match(tp_tape *T, const tp_rec *r)
+{
+    for (int i = 0; i < r->nx; i++)
+        if (r->x[i] && r->version[i] && r->version[i] != tp__version(r->x[i])) {
+            tp__fail(T, TP_E_STATE,
+                     "%s (backward): the parameters have changed since the forward pass (tp_step, "
+                     "tp_load, tp_ema_swap or tp_params_free came between)",
+                     r->op->name);
+            return false;
+        }
+    return true;
+}
+
 /* ---- scopes ---- */
 
 void tp_enter(tp_tape *T, const char *path)

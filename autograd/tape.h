@@ -163,6 +163,8 @@ void tp__rec_release(tp_rec *r);                               /* drops what a r
 void tp__recs_drop(tp_tape *T, int64_t from);     /* truncates the records to `from`      */
 bool tp__note_read(tp_tape *T, tp_params *P);     /* this step reads P; false: out of memory */
 tp_params *tp__set_read(const tp_tape *T, int i); /* the set of T->reads[i]; NULL: freed since */
+/* False, with T failed, if parameters have changed since r read them. */
+bool tp__versions_match(tp_tape *T, const tp_rec *r);
 
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
@@ -184,8 +186,7 @@ bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now);
 bool tp__push_rec(tp_tape *T, tp_rec *r);
 
 /* backward.c */
-bool tp__walk(tp_tape *T, int64_t from, int64_t to);  /* records from-1 down to `to` */
-bool tp__versions_match(tp_tape *T, const tp_rec *r); /* false: parameters changed */
+bool tp__walk(tp_tape *T, int64_t from, int64_t to); /* records from-1 down to `to` */
 /* Adds buffer g (of n's size and dtype) to n's gradient; takes over g's reference. The first
  * becomes the gradient; parameters copy buffers that have other owners. */
 bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
