@@ -51,7 +51,7 @@ static inline tp_tensor tp__handle(const tp_node *n)
     return n ? (tp_tensor){ (tp_node *)(uintptr_t)n, n->gen } : TP_FAILED;
 }
 
-/* tensor.c: a number is the node tp__number_node with the bits of a double in gen. */
+/* tape.c: a number is the node tp__number_node with the bits of a double in gen. */
 extern tp_node tp__number_node;
 static inline bool tp__is_number(tp_tensor x)
 {

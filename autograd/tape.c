@@ -1,4 +1,4 @@
-/* tape.c - the tape: its lifetime, handles and scopes. */
+/* tape.c - the tape: its lifetime, numbers, handles and scopes. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/file.h>
@@ -140,6 +140,24 @@ void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset)
     if (tp__is_none(T)) return;
     T->seed = seed;
     T->offset = offset;
+}
+
+/* ---- numbers ---- */
+
+tp_node tp__number_node; /* never live: queries treat it as a failed tensor */
+
+tp_tensor tp_number(double value)
+{
+    tp_tensor x = { &tp__number_node, 0 };
+    memcpy(&x.gen, &value, sizeof value);
+    return x;
+}
+
+double tp__number_of(tp_tensor x)
+{
+    double value;
+    memcpy(&value, &x.gen, sizeof value);
+    return value;
 }
 
 /* ---- handles ---- */

@@ -1,7 +1,5 @@
 /* tensor.c - tensors from and to host memory, and their shapes. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "autograd/nodes.h"
 #include "autograd/tape.h"
@@ -65,24 +63,6 @@ tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value)
     if (!n) return TP_FAILED;
     tp__fill(T->dev, &n->view, value);
     return tp__handle(n);
-}
-
-/* ---- numbers ---- */
-
-tp_node tp__number_node; /* never live: queries treat it as a failed tensor */
-
-tp_tensor tp_number(double value)
-{
-    tp_tensor x = { &tp__number_node, 0 };
-    memcpy(&x.gen, &value, sizeof value);
-    return x;
-}
-
-double tp__number_of(tp_tensor x)
-{
-    double value;
-    memcpy(&value, &x.gen, sizeof value);
-    return value;
 }
 
 /* ---- reading ---- */
