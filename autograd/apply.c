@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include <tapegrad/file.h>
-#include <tapegrad/ops.h>
+#include <tapegrad/op.h>
 
 #include "autograd/nodes.h"
 #include "autograd/params.h"
 #include "autograd/tape.h"
+#include "tensor/geometry/elementwise.h"
 #include "tensor/shape.h"
 
 extern const tp_op tp_op_cast;
@@ -127,6 +128,13 @@ static bool take_inputs(tp_tape *T, frame *f)
     return true;
 }
 
+/* Casts x by applying the op; tp_cast is above this file. */
+static tp_tensor cast_to_compute(tp_tape *T, tp_tensor x)
+{
+    const tp_cast_attr k = { T->compute, x.node->view.dtype };
+    return tp_apply_n(T, &tp_op_cast, &k, 1, &x, 1, NULL);
+}
+
 /* TP_COMPUTES ops read the tape's compute dtype: parameters through P's bf16 shadow, tensors by a
  * recorded cast. */
 static bool bring_to_compute(tp_tape *T, frame *f)
@@ -148,7 +156,7 @@ static bool bring_to_compute(tp_tape *T, frame *f)
             continue;
         }
         if (T->compute == TP_F64 || n->view.dtype == TP_F64) continue;
-        x[i] = tp_cast(T, x[i], T->compute);
+        x[i] = cast_to_compute(T, x[i]);
         n = tp__node(T, x[i], f->op->name);
         if (!n) return false;
         f->x[i] = n;
