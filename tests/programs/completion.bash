@@ -1,9 +1,9 @@
 # completion.bash - what bash offers at the end of command lines, one line of words for each.
 #
-#     bash completion.bash FOLDER LINE ...       FOLDER has the scripts, called like their programs
+#     bash completion.bash FOLDER LINE ...       FOLDER has the scripts, named like their programs
 #
-# Calls the functions as readline does, with "--flag=VALUE" as three words. -o default and -o dirnames
-# leave files and folders to readline.
+# Calls the functions as readline does, with "--flag=VALUE" as three words. -o default and
+# -o dirnames leave files and folders to readline.
 folder=$1
 shift
 compopt() { COMPREPLY=("$@"); }

@@ -2,13 +2,15 @@
 #
 #     zsh -f completion.zsh FOLDER LINE ...      FOLDER has the scripts, _PROGRAM
 #
-# A second zsh on a pseudo-terminal gets the keys. Its compadd reports the matches, and the key after the
-# tabulator says that they are complete. module_path and fpath go with it, for a zsh that is not installed.
+# Types the keys into a second zsh on a pseudo-terminal. Its compadd reports the matches, and the
+# key after the tab says that they are complete. module_path and fpath are passed on for a zsh that
+# is not installed.
 zmodload zsh/zpty
 folder=$1
 shift
 zpty shell zsh -f -i
-zpty -w shell "PS1= PS2= RPS1=; unsetopt zle_bracketed_paste; module_path=($module_path) fpath=($folder $fpath)"
+zpty -w shell "PS1= PS2= RPS1=; unsetopt zle_bracketed_paste"
+zpty -w shell "module_path=($module_path) fpath=($folder $fpath)"
 zpty -w shell 'autoload -Uz compinit && compinit -u -D
 compadd() {
     local -a found

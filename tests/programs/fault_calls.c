@@ -6,9 +6,9 @@
  *     FAULT="CALL N ERRNO PART once"    fails the Nth call only
  *     FAULT_LOG=FILE                    logs the name and path of each counted call
  *
- * CALL is one function of the C library, locks (flock and fcntl), or any. Paths are made absolute. Standard streams do not
- * count. The first write that fails has written half of its bytes; a close that fails still closes
- * the file. */
+ * CALL is one function of the C library, locks (flock and fcntl), or any. Paths are made absolute.
+ * Standard streams do not count. The first write that fails has written half of its bytes; a close
+ * that fails still closes the file. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* set_locale.c - preloaded into a program, sets the locale of the environment, as a program with a graphical
- * interface does. Programs that it starts, such as gnuplot, are left alone. */
+/* set_locale.c - preloaded into a program, sets the environment's locale, as a program with a
+ * graphical interface does. Programs that it starts, such as gnuplot, are left alone. */
 #include <locale.h>
 #include <stdlib.h>
 

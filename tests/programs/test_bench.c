@@ -1,5 +1,5 @@
-/* test_bench.c - bench_ops goes on after a case that fails: in the same process if it was out of memory, in another one
- * if a kernel failed, after which a process cannot use the GPU. */
+/* test_bench.c - bench_ops continues after a case that fails: in the same process if memory ran
+ * out, in another one if a kernel failed, after which a process cannot use the GPU. */
 #include <criterion/criterion.h>
 
 #ifdef TP_BENCH /* the program is built, with the emulation */

@@ -249,8 +249,8 @@ Test(broken_disk, images)
           "2.png: cannot be opened: Input/output error; this is not the fault of the image: check "
           "the disk" },
         { "coco train", "pread 1 5 train2017/scene_000002.png once",
-          "2.png: cannot be read: Input/output error; this is not the fault of the image: check the "
-          "disk" },
+          "2.png: cannot be read: Input/output error; this is not the fault of the image: check "
+          "the disk" },
         { "coco train", "pread 1 24 train2017/scene_000002.png once",
           "this is not the fault of the image: close other files" },
     };

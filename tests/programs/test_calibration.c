@@ -1,5 +1,5 @@
-/* test_calibration.c - errors of calibration, proper scores and temperatures, against sums by hand; and what
- * `imagenet eval --calibration` makes of them. */
+/* test_calibration.c - calibration errors, proper scores and temperatures, against sums by hand;
+ * and how `imagenet eval --calibration` uses them. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>

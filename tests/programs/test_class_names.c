@@ -1,5 +1,5 @@
-/* test_class_names.c - the names of classes: published lists, words for wnids, and names that hold any
- * bytes in outputs of every kind. */
+/* test_class_names.c - the names of classes: published lists, words for wnids, and names with
+ * arbitrary bytes in outputs of every kind. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
@@ -61,8 +61,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Every list is complete, its wnids ascend, and a wnid gives the same words as the class's number. No two
- * classes share a name, except in ImageNet-21K. */
+/* Every list is complete, its wnids ascend, and a wnid gives the same words as the class's number.
+ * No two classes share a name, except in ImageNet-21K. */
 Test(class_names, lists_are_consistent)
 {
     int lists = 0;
@@ -406,8 +406,8 @@ static char *as_csv(const char *text, char *to)
     return to;
 }
 
-/* Every path and every name comes back from JSON (with U+FFFD for bad bytes) and from CSV (with \xHH for control
- * characters and bad bytes, and an apostrophe before what would be a formula). */
+/* Every path and every name survives JSON (with U+FFFD for bad bytes) and CSV (with \xHH for
+ * control characters and bad bytes, and an apostrophe before what would be a formula). */
 Test(predictions, survive_hostile_names)
 {
     const prediction best[] = { { 0, 0.75 }, { 1, 0.25 } };

@@ -1,6 +1,7 @@
-/* test_coco_memory.c - memory runs out at the n-th allocation, for all n, while annotations and detections are read,
- * evaluated and written, while boxes are selected, and while images are decoded and loaded: each time the error says so,
- * nothing leaks, and the next try gives the usual result. */
+/* test_coco_memory.c - memory runs out at the n-th allocation, for all n, while annotations and
+ * detections are read, evaluated and written, while boxes are selected, and while images are
+ * decoded and loaded: each time the error says so, nothing leaks, and the next try gives the usual
+ * result. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,15 +14,20 @@
 #include "support/malloc.h"
 
 static const char annotations[] =
-    "{\"info\": {}, \"images\": [{\"id\": 1, \"height\": 40, \"width\": 50, \"file_name\": \"a\"}, {\"id\": 2}],"
-    "\"categories\": [{\"id\": 1, \"name\": \"a\"}, {\"id\": 2, \"name\": \"b\"}], \"annotations\": ["
-    "{\"id\": 1, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 9, 9], \"area\": 81, \"segmentation\": [[0, 0, 9, 0, 9, 9, 0, 9], [20, 1, 25, 1, 25, 5]]},"
-    "{\"id\": 2, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 8, 5], \"area\": 6, \"iscrowd\": 1, \"segmentation\": {\"size\": [40, 50], \"counts\": [6, 6, 1988]}}]}";
+    "{\"info\": {}, \"images\": [{\"id\": 1, \"height\": 40, \"width\": 50, \"file_name\": \"a\"}, "
+    "{\"id\": 2}],"
+    "\"categories\": [{\"id\": 1, \"name\": \"a\"}, {\"id\": 2, \"name\": \"b\"}],"
+    " \"annotations\": ["
+    "{\"id\": 1, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 9, 9], \"area\": 81, "
+    "\"segmentation\": [[0, 0, 9, 0, 9, 9, 0, 9], [20, 1, 25, 1, 25, 5]]},"
+    "{\"id\": 2, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 8, 5], \"area\": 6, "
+    "\"iscrowd\": 1, \"segmentation\": {\"size\": [40, 50], \"counts\": [6, 6, 1988]}}]}";
 static const char results[] =
-    "[{\"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 9, 8], \"score\": 0.5, \"segmentation\": {\"size\": [40, 50], \"counts\": \"66Tn1\"}},"
+    "[{\"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 9, 8], \"score\": 0.5, "
+    "\"segmentation\": {\"size\": [40, 50], \"counts\": \"66Tn1\"}},"
     "{\"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 4, 8], \"score\": 0.25}]";
 
-/* Reads, evaluates, writes. Returns the sum of the figures; why is empty unless something failed. */
+/* Reads, evaluates and writes; returns the sum of the figures. why stays empty on success. */
 static double evaluate(char *why, size_t size)
 {
     double sum = 0.0;
@@ -45,8 +51,10 @@ static void write_voc(void)
     char command[2048];
     snprintf(
         command, sizeof command,
-        "mkdir -p '%s/Annotations' && echo '<annotation><size><width>9</width><height>9</height></size><object><name>cat</name><bndbox>"
-        "<xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox></object></annotation>' >'%s/Annotations/a.xml'",
+        "mkdir -p '%s/Annotations' && echo '<annotation>"
+        "<size><width>9</width><height>9</height></size><object><name>cat</name><bndbox>"
+        "<xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox></object></annotation>'"
+        " >'%s/Annotations/a.xml'",
         folder, folder);
     cr_assert_eq(system(command), 0);
 }

@@ -1,5 +1,6 @@
-/* test_coco_program.c - the program coco as a user runs it, on small drawn scenes and their files: stopping, killing and
- * resuming give the same bits, the commands agree with each other, every bad input gives one clear message. */
+/* test_coco_program.c - the program coco as a user runs it, on small drawn scenes and their files:
+ * stopping, killing and resuming give the same bits, the commands agree with each other, every bad
+ * input gives one clear message. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -89,7 +90,7 @@ Test(coco_program, eval_equals_validation)
     cr_expect(strstr(out, "boxes") && strstr(out, "masks") && strstr(out, "AR@100"), "%s", out);
 }
 
-/* Changed members are stored: the run resumes with them, and its checkpoint is evaluated and used with them. */
+/* Changed members are stored: resumed runs, eval and predict use them. */
 Test(coco_program, changed_members)
 {
     const char *flags =
@@ -196,7 +197,7 @@ Test(coco_program, data_of_files)
                    "scene_000003.png");
 }
 
-/* Objects that cannot be learned are counted by reason and named, in the output and in config.json. */
+/* Objects that cannot be learned are counted by reason and named in the output and config.json. */
 Test(coco_program, what_training_leaves_out)
 {
     succeed("scenes --out files " SCENES);
@@ -217,7 +218,7 @@ Test(coco_program, what_training_leaves_out)
     cr_expect(strstr(out, "\"left_out\":") && strstr(out, "of a crowd"), "%s", out);
 }
 
-/* Images that are missing or damaged leave the score to the others, in training and in eval, once reported. */
+/* Missing or damaged images are left out of the score, in training and eval, and reported once. */
 Test(coco_program, validation_images_that_cannot_be_read)
 {
     const char *rest = "--steps 6 --eval-every 1 --batch 4 --data files --recipe scenes";
@@ -263,7 +264,8 @@ Test(coco_program, remarks_of_eval)
     static const char *const said[] = {
         "figures of 2 images, 1 of them without annotations; 1 detections",
         "results left out: 1 of a category that is not listed (the first: number 2)",
-        "gt.json: annotations left out: 1 of a category that is not listed (the first: annotation 1)",
+        "gt.json: annotations left out: 1 of a category that is not listed (the first: annotation "
+        "1)",
         "warning: gt.json: an annotation has the id 0",
         "warning: gt.json: an image has the id 0",
         "2 annotations have no 'area' (the first: annotation 0)",
@@ -327,7 +329,7 @@ Test(coco_program, published_schedules)
     tp_options_free(coco_options, &s);
 }
 
-/* Drawn scenes: a Vision Longformer has a row of its own; flags override it, and --steps shortens its warm-up, too. */
+/* Drawn scenes: Vision Longformer has a recipe; flags override it; --steps shortens its warm-up. */
 Test(coco_program, recipes_of_scenes)
 {
     const struct {
@@ -454,7 +456,7 @@ Test(coco_program, bad_input)
     cr_expect(shell("! test -e runs/coco && ! test -e x"), "a refused command left files");
 }
 
-/* Flipped bytes anywhere in a checkpoint: every command ends with a message, and nothing changes. */
+/* Flipped bytes anywhere in a checkpoint: every command ends with a message and changes nothing. */
 Test(coco_program, damaged_checkpoints)
 {
     succeed("train " SMALL "--steps 2 --run-dir run");

@@ -1,4 +1,5 @@
-/* test_confusion.c - the picture of what a classifier takes for what (examples/imagenet/pictures/confusion.h). */
+/* test_confusion.c - the picture of a classifier's confusions
+ * (examples/imagenet/pictures/confusion.h). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,7 +24,8 @@ Test(enwik8, resume_is_exact)
         const char *name, *flags;
     } runs[] = {
         { "dropout, averages, clipping",
-          "--dropout 0.1 --emb-dropout 0.1 --att-dropout 0.1 --ema 0.9 --clip 0.5 --recompute block" },
+          "--dropout 0.1 --emb-dropout 0.1 --att-dropout 0.1 --ema 0.9 --clip 0.5 "
+          "--recompute block" },
         { "accumulation, masked cache",
           "--accumulation 2 --masked --mem-len 96 --targets official" },
         { "momentum, steps of the rate",
@@ -66,12 +67,15 @@ Test(enwik8, members_by_name)
         const char *flags, *set;
     } pairs[] = {
         { "--layers 1 --dim 32 --hidden 48 --heads 2 --chunk 8 --window 16 --mem-len 64 --rank 2",
-          "n_layer=1,d_model=32,d_inner=48,n_head=2,chunk_size=8,window_len=16,mem_len=64,chunk_rank=2" },
-        { "--layers 1 --bias --no-pre-ln --no-gelu --dropout 0.1 --emb-dropout 0.2 --att-dropout 0.3 "
-          "--masked --segment-window --ln-local --project-first --no-dual-ln --clamp 8 --chunk-clamp 4",
+          "n_layer=1,d_model=32,d_inner=48,n_head=2,chunk_size=8,window_len=16,mem_len=64,"
+          "chunk_rank=2" },
+        { "--layers 1 --bias --no-pre-ln --no-gelu --dropout 0.1 --emb-dropout 0.2 "
+          "--att-dropout 0.3 "
+          "--masked --segment-window --ln-local --project-first --no-dual-ln --clamp 8 "
+          "--chunk-clamp 4",
           "n_layer=1,use_bias=1,pre_ln=0,use_gelu=0,dropout=0.1,emb_dropout=0.2,dropatt=0.3,"
-          "empty_cache=masked,window=segment,dproj_input=ln_local,cache_dproj=project_first,dual_ln=off,"
-          "clamp_len=8,cpos_clamp_len=4" },
+          "empty_cache=masked,window=segment,dproj_input=ln_local,cache_dproj=project_first,"
+          "dual_ln=off,clamp_len=8,cpos_clamp_len=4" },
         { "--model txl --layers 1 --dim 32 --hidden 48 --heads 2 --d-head 8 --mem-len 32 --clamp 9 "
           "--pre-ln --same-length --dropout 0.1 --att-dropout 0.3",
           "n_layer=1,d_model=32,d_inner=48,n_head=2,d_head=8,mem_len=32,clamp_len=9,pre_lnorm=1,"
@@ -136,8 +140,8 @@ Test(enwik8, next_phase_starts_from_weights)
 
 /* ---- published weights ---- */
 
-/* Writes the weights of a checkpoint as the official code does: under its names, without a description
- * of the model; and its dictionary to dict.txt. */
+/* Writes the weights of a checkpoint as the official code does: under its names, without a
+ * description of the model; and its dictionary to dict.txt. */
 static void publish(const char *from, const char *prefix)
 {
     char name[512], text[2048];
@@ -168,7 +172,7 @@ static void publish(const char *from, const char *prefix)
     fclose(f);
 }
 
-/* Published weights give what their checkpoint gives; model and train: flags of eval and of train. */
+/* Published weights give their checkpoint's results. name, train: flags of eval and of train. */
 static void expect_same_results(const char *name, const char *train, const char *prefix)
 {
     static char text[4096];
@@ -437,15 +441,15 @@ Test(enwik8, eval_protocols)
     cr_expect(strstr(out, "validation text"));
 }
 
-/* Bytes that the dictionary lacks are said, and cost the bits that tell them apart: the score of a text of them is no
- * better than that of any bytes. */
+/* Bytes that the dictionary lacks are reported and cost the bits that distinguish them: a text of
+ * such bytes scores no better than one of random bytes. */
 Test(enwik8, unknown_bytes_are_paid_for)
 {
     static const char *const models[] = { "--model ls", "--model txl", "--model txl --style txl" };
-    cr_assert(shell(
-        "head -c 3000 text > mixed; for i in $(seq 300); do printf '\\200\\201\\377e'; done >> mixed;"
-        "head -c 100 text >> mixed; cat mixed > train; head -c 4000 text >> train;"
-        "head -c 4000 text >> train"));
+    cr_assert(shell("head -c 3000 text > mixed; "
+                    "for i in $(seq 300); do printf '\\200\\201\\377e'; done >> mixed;"
+                    "head -c 100 text >> mixed; cat mixed > train; head -c 4000 text >> train;"
+                    "head -c 4000 text >> train"));
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         int64_t tokens;
         succeed("train " SMALL "--data text --steps 20 --run-dir run --overwrite --lr 0.01 %s",

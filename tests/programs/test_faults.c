@@ -137,8 +137,8 @@ FAULT(closed_streams)
 
 /* ---- memory ---- */
 
-/* Too little memory ends training with a message, never with a hang. OpenBLAS takes 40 MiB and maps 128 for each
- * thread. */
+/* Too little memory ends training with a message, never with a hang. OpenBLAS takes 40 MiB and maps
+ * 128 MiB for each thread. */
 FAULT(little_memory)
 {
 #ifdef __SANITIZE_ADDRESS__

@@ -1,6 +1,6 @@
-/* test_imagenet.c - the program imagenet as a user runs it, on shapes that it draws and on folders
- * of such images: what a run writes and prints, evaluation and prediction agree with training, every
- * bad input gives one clear message. */
+/* test_imagenet.c - the program imagenet as a user runs it, on drawn shapes and on folders of such
+ * images: what a run writes and prints, evaluation and prediction agree with training, every bad
+ * input gives one clear message. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -107,7 +107,7 @@ Test(imagenet, broken_image)
                    "train/red/03.png");
 }
 
-/* In the validation, too, where the score says of how many images it is; without any there is no score. */
+/* Validation names the number of images of its score; without any, there is no score. */
 Test(imagenet, broken_validation_images)
 {
     make_colours("set", 12);
@@ -142,8 +142,8 @@ Test(imagenet, members_by_name)
     succeed("eval --data set --run-dir run");
     succeed("throughput --preset swin-mini --set depths=1,1,1 --batch 2 --seconds 0.01");
     cr_expect(strstr(out, " 1292374 parameters"), "%s", out);
-    succeed(
-        "analyze --fresh --preset swin-mini --set depths=1,1,1 --what similarity --images 2 --out drawn");
+    succeed("analyze --fresh --preset swin-mini --set depths=1,1,1 --what similarity --images 2 "
+            "--out drawn");
 }
 
 /* A plan leaves no folder behind, and its memory forecast equals the memory of a run. */

@@ -1,5 +1,5 @@
-/* test_imagenet_train.c - training with the program imagenet: stopping and resuming gives the same bits, and
- * recipes and flags set the updates that they name. */
+/* test_imagenet_train.c - training with the program imagenet: stopping and resuming gives the same
+ * bits, and recipes and flags set the updates that they name. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -135,7 +135,7 @@ Test(imagenet_train, rates_of_vil)
 
 #define UPDATES "--threads 1 --shapes 40 --size 16 --batch 8 "
 
-/* A run whose length and warm-up are given in updates: its rates, its end, and the same bits if stopped. */
+/* Length and warm-up given in updates: learning rates, the end, and the same bits if stopped. */
 Test(imagenet_train, lengths_in_updates)
 {
     static const char flags[] =
@@ -211,7 +211,7 @@ Test(imagenet_train, averages_aside)
               1e-5);
 }
 
-/* ResNet's images are resized bilinearly, in training and in evaluation, also with published weights. */
+/* ResNet resizes images bilinearly in training and evaluation, also with published weights. */
 Test(imagenet_train, filter)
 {
     static const char flags[] = "train --threads 1 --shapes 40 --batch 8 --epochs 1 --preset "

@@ -1,5 +1,5 @@
-/* test_imagenet_weights.c - the program imagenet with weights from elsewhere: published ones, and those of runs
- * with other classes, image sizes and models. */
+/* test_imagenet_weights.c - the program imagenet with weights from elsewhere: published ones, and
+ * those of runs with other classes, image sizes and models. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,8 +28,8 @@ Test(imagenet_weights, published_weights)
     succeed("train --data set --size 16 --batch 8 --epochs 1 --threads 1 --run-dir more "
             "--preset tiny --resize --init published.bin");
     expect_refusal(
-        "train --data set --size 16 --batch 8 --epochs 1 --run-dir other --preset cvt-small --resize "
-        "--init published.bin",
+        "train --data set --size 16 --batch 8 --epochs 1 --run-dir other --preset cvt-small "
+        "--resize --init published.bin",
         1, "does not fit these parameters");
     expect_refusal("predict set/val/red/12.png --weights published.bin", 1,
                    "name its model with --preset");

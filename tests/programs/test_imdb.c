@@ -1,6 +1,7 @@
-/* test_imdb.c - the program imdb as a user runs it, on small texts whose class follows from their words: resuming gives
- * the same bits, rates are those of the specification, conversions keep what they should, explanations add up.
- * test_imdb_input.c has bad input; test_faults.c, test_kill.c and test_signals.c test signals, kills and full disks. */
+/* test_imdb.c - the program imdb as a user runs it, on small texts whose words determine their
+ * class: resuming gives the same bits, rates are those of the specification, conversions keep what
+ * they should, explanations add up. test_imdb_input.c tests bad input; test_faults.c, test_kill.c
+ * and test_signals.c test full disks, kills and signals. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -189,9 +190,8 @@ Test(imdb, tables)
         shell("{ echo body,folder; for i in 1 2 3 4 5 6 7 8 9; do "
               "echo \"\\\"bad, $i\\\",spam\"; echo \"good $i,inbox\"; echo \"old $i,archive\"; "
               "done; } > mail.csv"));
-    succeed(
-        "train --data mail.csv --text-column body --label-column folder --hold-back 3 --length 12 " MODEL
-        "--batch 6 --accumulation 1 --steps 3 --run-dir run");
+    succeed("train --data mail.csv --text-column body --label-column folder --hold-back 3 "
+            "--length 12 " MODEL "--batch 6 --accumulation 1 --steps 3 --run-dir run");
     cr_expect(strstr(out, "18 texts for training, 9 for validation"), "%s", out);
     succeed("predict mail.csv --text-column body --run-dir run --format json");
     cr_expect(strstr(out, "\"text\":\"mail.csv:2\"") && strstr(out, "\"archive\":") &&
@@ -228,7 +228,7 @@ static void strip_metadata(const char *from, const char *to)
     for (int i = 0; i < n; i++) free(host[i]);
 }
 
-/* A trial's batch has rows of the batch alone, whatever the rate: 51 / 0.68 rounds to 75, the number of tokens. */
+/* At any rate, a trial has the batch's rows: 51 / 0.68 rounds to 75, the number of tokens. */
 Test(imdb, plan)
 {
     succeed("pretrain --data reviews --length 16 " MODEL
@@ -278,19 +278,17 @@ Test(imdb, convert_keeps_the_model)
     succeed(
         "eval --data reviews --checkpoint back.safetensors --threads 1 --length 8 --format json");
     cr_expect_float_eq(number_in(out, "loss"), short_loss, 2e-5, "texts are cut as before");
-    succeed(
-        "convert run/best.safetensors ls.safetensors --preset roberta_ls-mini --length 64 --window 8 "
-        "--rank 2 --dual-ln off --head mlm");
-    succeed(
-        "pretrain --data reviews --init ls.safetensors --sequence 16 --batch 4 --steps 1 --threads 1 "
-        "--run-dir mlm");
+    succeed("convert run/best.safetensors ls.safetensors --preset roberta_ls-mini --length 64 "
+            "--window 8 --rank 2 --dual-ln off --head mlm");
+    succeed("pretrain --data reviews --init ls.safetensors --sequence 16 --batch 4 --steps 1 "
+            "--threads 1 --run-dir mlm");
     cr_expect(
         strstr(out, "roberta_ls: 1 layers, width 32, 2 heads, at most 64 tokens, window 8, rank 2, "
                     "no DualLN"),
         "%s", out);
 }
 
-/* A published file: names and shapes as ours, but no metadata; vocabulary and config.json are beside it. */
+/* A published file: our names and shapes, no metadata, vocabulary and config.json beside it. */
 Test(imdb, published_file)
 {
     succeed(TRAIN "--steps 120 --lr 0.01 --accumulation 1 --heads 4 --run-dir run");
@@ -328,8 +326,8 @@ Test(imdb, published_file)
         succeed("predict reviews/test/pos --checkpoint hub/model.safetensors --threads 1");
         cr_expect(strstr(out, "class 0 ") && !strstr(out, "bad"), "%s", out);
     }
-    succeed(
-        "convert hub/model.safetensors new.safetensors --preset longformer-mini --length 64 --window 8");
+    succeed("convert hub/model.safetensors new.safetensors --preset longformer-mini --length 64 "
+            "--window 8");
     cr_expect(strstr(out, "width 32, 4 heads"), "%s", out);
     cr_assert(shell("echo '{\"hidden_size\": 32, \"num_attention_heads\": 5}' > hub/config.json"));
     expect_refusal("predict reviews/test/pos --checkpoint hub/model.safetensors", 1,
@@ -337,8 +335,8 @@ Test(imdb, published_file)
     cr_assert(shell("echo '{\"hidden_size\": 32, \"hidden_act\": \"relu\"}' > hub/config.json"));
     expect_refusal("train --data reviews --init hub/model.safetensors --run-dir other", 1,
                    "hub/config.json: hidden_act 'relu' is not supported");
-    cr_assert(shell(
-        "printf '\\357\\273\\277{\"hidden_size\": 32, \"hidden_act\": \"relu\"}' > hub/config.json"));
+    cr_assert(shell("printf '\\357\\273\\277{\"hidden_size\": 32, \"hidden_act\": \"relu\"}' "
+                    "> hub/config.json"));
     expect_refusal("predict reviews/test/pos --checkpoint hub/model.safetensors", 1,
                    "hub/config.json: hidden_act 'relu' is not supported");
     cr_assert(shell("printf '\\377\\376{\\0}\\0' > hub/config.json"));
@@ -374,8 +372,8 @@ static double published_accuracy(void)
     return strtod(at + 11, NULL);
 }
 
-/* Names of classes are matched with those of the texts, whatever their order; other names are in the same order. They
- * stay with a converted model. */
+/* Names of classes are matched with those of the texts in any order; otherwise classes correspond
+ * by position. Converted models keep the names. */
 Test(imdb, names_of_published_classes)
 {
     succeed(TRAIN "--steps 120 --lr 0.01 --accumulation 1 --run-dir run");
@@ -428,7 +426,7 @@ Test(imdb, groups_by_length)
 
 /* ---- explanations ---- */
 
-/* The weights add up to the difference of the log odds between the text and the same of <mask> alone. */
+/* The weights sum to the difference in log odds between the text and the text fully masked. */
 Test(imdb, explanation_is_complete)
 {
     char why[500];

@@ -1,5 +1,5 @@
-/* test_imdb_input.c - bad input of the program imdb: flags, texts, vocabularies, damaged checkpoints. Each gives one
- * message, and nothing is written over. */
+/* test_imdb_input.c - bad input of the program imdb: flags, texts, vocabularies, damaged
+ * checkpoints. Each gives one message and overwrites nothing. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* test_imdb_memory.c - memory runs out at the n-th allocation, for all n, while a classifier of texts is opened,
- * explains a text, and is written: each time the error says so, nothing leaks, no file is harmed, and the next try
- * gives the usual result. */
+/* test_imdb_memory.c - memory runs out at the n-th allocation, for all n, while a text classifier
+ * is opened, explains a text, and is written: each time the error says so, nothing leaks, no file
+ * is harmed, and the next try gives the usual result. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -165,8 +165,8 @@ Test(inspect, names_are_escaped)
 
 /* ---- which model is it? ---- */
 
-/* Writes the weights of a model, zeros, for 32 x 32 pixels and 7 classes to `a`, under a prefix, without
- * the tensor `without`. A tied second name `tied` gets ones. */
+/* Writes a model's weights, all zeros, for 32 x 32 pixels and 7 classes to `a`, with a prefix,
+ * without the tensor `without`. A second, tied name `tied` gets ones. */
 static void write_model(const char *model, const char *prefix, const char *without,
                         const char *tied)
 {

@@ -1,5 +1,5 @@
-/* test_locale.c - numbers in files and settings follow C's rules in programs that set another locale: one
- * with a decimal comma, and one whose decimal separator has two bytes. */
+/* test_locale.c - numbers in files and settings follow C's rules in programs that set another
+ * locale: one with a decimal comma, and one with a decimal separator of two bytes. */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <locale.h>
@@ -143,8 +143,8 @@ Test(locale, the_library_reads_and_writes_by_the_rules_of_c)
 
 /* ---- training programs ---- */
 
-/* A run that begins, validates, writes its files and resumes under a locale has the files of one that
- * does so under C's. */
+/* A run that begins, validates, writes its files and resumes under another locale writes the same
+ * files as under C's. */
 Test(locale, runs_are_those_of_the_c_locale, .timeout = 600)
 {
     build_locales();

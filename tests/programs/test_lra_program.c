@@ -1,7 +1,7 @@
-/* test_lra_program.c - the program lra as a user runs it, on small drawn documents and a few files: stopping
- * and resuming gives the same bits, every bad input gives one clear message, rates are those of the official
- * code, padding changes no score. test_faults.c, test_kill.c and test_signals.c test signals, kills and full
- * disks. */
+/* test_lra_program.c - the program lra as a user runs it, on small drawn documents and a few files:
+ * stopping and resuming gives the same bits, every bad input gives one clear message, rates are
+ * those of the official code, padding changes no score. test_faults.c, test_kill.c and
+ * test_signals.c test full disks, kills and signals. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -177,8 +177,8 @@ static void make_files(void)
 Test(lra_program, one_table_is_divided)
 {
     make_files();
-    cr_assert(shell(
-        "cat ops/basic_test.tsv > t.tsv; for p in train val; do tail -n 9 ops/basic_$p.tsv >> t.tsv; done"));
+    cr_assert(shell("cat ops/basic_test.tsv > t.tsv; "
+                    "for p in train val; do tail -n 9 ops/basic_$p.tsv >> t.tsv; done"));
     succeed("train --task listops " MODEL
             "--data t.tsv --batch 4 --threads 1 --steps 2 --run-dir run");
     cr_expect(strstr(out, "t.tsv is one table: every tenth example is for validation and test"),
@@ -241,7 +241,7 @@ static tp_lra_cfg config(const char *attention)
     return c;
 }
 
-/* The same scores whether documents are padded to the full length, to their batch's longest, or packed. */
+/* Same scores for documents padded to full length, padded to their batch's longest, or packed. */
 Test(lra_program, padding_changes_no_score)
 {
     tp_documents *X = draw(37);

@@ -1,5 +1,5 @@
-/* test_manuals.c - what --man and --completion print: every page is valid and shows the text as it is,
- * and both shells offer what may stand at the cursor. */
+/* test_manuals.c - what --man and --completion print: every page is valid and shows the text as it
+ * is, and both shells complete what is possible at the cursor. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

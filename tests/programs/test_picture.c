@@ -1,4 +1,5 @@
-/* test_picture.c - the pictures that the programs draw through gnuplot (examples/shared/pictures/picture.h). */
+/* test_picture.c - the pictures that programs draw with gnuplot
+ * (examples/shared/pictures/picture.h). */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* test_predict.c - `imagenet predict` and the reports of `imagenet eval`, for people and for programs. */
+/* test_predict.c - `imagenet predict` and the reports of `imagenet eval`, as text and as JSON. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
@@ -184,7 +184,7 @@ static ink ink_of(const char *path)
     return n;
 }
 
-/* The worst are kept, whatever the order of the images; right and undefined predictions are none. */
+/* Keeps the worst in any order of the images; right and undefined predictions do not count. */
 Test(mistakes, order)
 {
     static const struct {
@@ -275,8 +275,8 @@ Test(predict, mistakes_of_shapes)
     expect_refusal("eval --shapes 40 --run-dir run --errors worst --worst 0", 2, "--worst");
 }
 
-/* Published weights have no folders: the images' wnids find their classes, in whatever order and number;
- * folders with other names are taken in the model's order. */
+/* Published weights have no folders: the images' wnids find their classes, in any order and number;
+ * folders with other names are matched in the model's order. */
 Test(predict, classes_of_published_weights)
 {
 #define PUBLISHED "eval --data set --weights run/best.safetensors --preset tiny --size 16 "
@@ -297,7 +297,7 @@ Test(predict, classes_of_published_weights)
                    "the model has 1 of the images' 2 classes, but no 'n01440764'");
 }
 
-/* Folders are the model's classes of the same name or number, in whatever order and however many. */
+/* Folders are matched with the model's classes by name or number, in any order and number. */
 Test(predict, classes_by_name_and_number)
 {
     make_colours("set", 12);

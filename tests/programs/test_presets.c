@@ -289,11 +289,12 @@ Test(presets, recipes)
         const char *optimizer;
         int decay, filter;
     } cases[] = {
-#define VIL  "adamw-vil", DECAY_VIL, TP_BICUBIC
-#define DEIT "adamw", DECAY_DEIT, TP_BICUBIC
-#define CVT  "adamw", DECAY_MATRICES, TP_BICUBIC
-#define SWIN "adamw", DECAY_LSLA, TP_BICUBIC
-#define NET  "sgd", DECAY_ALL, TP_BILINEAR
+#define VIL     "adamw-vil", DECAY_VIL, TP_BICUBIC
+#define VIL_QHM "qhm", DECAY_VIL, TP_BICUBIC
+#define DEIT    "adamw", DECAY_DEIT, TP_BICUBIC
+#define CVT     "adamw", DECAY_MATRICES, TP_BICUBIC
+#define SWIN    "adamw", DECAY_LSLA, TP_BICUBIC
+#define NET     "sgd", DECAY_ALL, TP_BILINEAR
         /* clang-format off */
         { "vil-tiny-rpb", -1, 300, 1024, 1, 1e-3, 0.1, 0.1, 5, 2e-6, 1e-6, 0, 0, VIL },
         { "vil-small-full", -1, 300, 1024, 1, 1e-3, 0.1, 0.1, 5, 2e-6, 1e-6, 0, 0, VIL },
@@ -303,8 +304,9 @@ Test(presets, recipes)
         { "vil-base-ls", -1, 300, 1024, 1, 8e-4, 0.1, 0.5, 5, 1.6e-6, 1e-6, 0, 0, VIL },
         { "vil-medium-ls-384", -1, 300, 1024, 1, 8e-4, 0.1, 0.2, 5, 1.6e-6, 1e-6, 0, 0, VIL },
         { "vil-base-rpb", RECIPE_VIL_21K, 90, 1024, 1, 5e-4, 0.1, 0.1, 5, 1e-6, 1e-6, 0, 0, VIL },
-        { "vil-base-rpb-384", -1, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, "qhm", DECAY_VIL, TP_BICUBIC },
-        { "vil-base-rpb", RECIPE_FINETUNE, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, "qhm", DECAY_VIL, TP_BICUBIC },
+        { "vil-base-rpb-384", -1, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0, VIL_QHM },
+        { "vil-base-rpb", RECIPE_FINETUNE, 10, 512, 1, 3e-2, 0, 0.1, 0.25, 6e-5, 1e-6, 0, 0,
+          VIL_QHM },
         { "cvt-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
         { "CvT-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
         { "cvt-13-384", -1, 300, 2048, 1, 2e-3, 0.1, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
@@ -312,9 +314,12 @@ Test(presets, recipes)
         { "cvt-ls-13", -1, 300, 1024, 1, 5e-4, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0, CVT },
         { "vit-lsla", -1, 300, 256, 1, 2.5e-4, 0.05, 0.2, 20, 2.5e-7, 2.5e-6, 5, 0, SWIN },
         { "swin-t", RECIPE_LSLA, 300, 256, 1, 2.5e-4, 0.05, 0.2, 20, 2.5e-7, 2.5e-6, 5, 0, SWIN },
-        { "coat_lite-small", RECIPE_LSLA, 300, 256, 1, 2.5e-4, 0.05, 0, 20, 2.5e-7, 2.5e-6, 5, 0, SWIN },
-        { "mpvit-s-ip102", -1, 300, 192, 1, 1.875e-4, 0.05, 0.05, 20, 1.875e-7, 1.875e-6, 5, 0, SWIN },
-        { "mpvit-s", RECIPE_LSLA, 300, 192, 1, 1.875e-4, 0.05, 0.05, 20, 1.875e-7, 1.875e-6, 5, 0, SWIN },
+        { "coat_lite-small", RECIPE_LSLA, 300, 256, 1, 2.5e-4, 0.05, 0, 20, 2.5e-7, 2.5e-6, 5, 0,
+          SWIN },
+        { "mpvit-s-ip102", -1, 300, 192, 1, 1.875e-4, 0.05, 0.05, 20, 1.875e-7, 1.875e-6, 5, 0,
+          SWIN },
+        { "mpvit-s", RECIPE_LSLA, 300, 192, 1, 1.875e-4, 0.05, 0.05, 20, 1.875e-7, 1.875e-6, 5, 0,
+          SWIN },
         { "deit-s", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0.99996, DEIT },
         { "deit-t-distilled", -1, 300, 1024, 3, 1e-3, 0.05, 0.1, 5, 1e-6, 1e-5, 0, 0.99996, DEIT },
         { "deit-b-384", -1, 30, 512, 3, 5e-6, 1e-8, 0.1, 5, 1e-6, 5e-6, 0, 0.99996, DEIT },

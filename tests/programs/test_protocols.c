@@ -1,5 +1,5 @@
-/* test_protocols.c - `imagenet eval --protocol`: test sets in their published layouts, with a model whose
- * predictions are known. */
+/* test_protocols.c - `imagenet eval --protocol`: test sets in their published layouts, with a model
+ * whose predictions are known. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
@@ -12,16 +12,16 @@
 #include "support/images.h"
 #include "support/program.h"
 
-/* The folders of four of ImageNet's classes. In A are STINGRAY and RETRIEVER, in R also CAT; TENCH and
- * STINGRAY are fish, RETRIEVER is a dog, and CAT is in no superclass of ImageNet-9. */
+/* The folders of four of ImageNet's classes. A has STINGRAY and RETRIEVER, R has CAT, too; TENCH
+ * and STINGRAY are fish, RETRIEVER is a dog, and CAT is in no superclass of ImageNet-9. */
 #define TENCH     "n01440764" /* class 0   */
 #define STINGRAY  "n01498041" /* class 6   */
 #define RETRIEVER "n02099601" /* class 207 */
 #define CAT       "n02123045" /* class 281 */
 
-/* The model takes red images for tenches first and stingrays second, blue ones for cats first and retrievers
- * second. It is the run's model of two colours with a head of 1000 classes: SHARE times the difference of red and
- * blue, or a constant far below. */
+/* The model ranks tenches first and stingrays second for red images, cats first and retrievers
+ * second for blue ones. It is the run's model of two colours with a head of 1000 classes: SHARE
+ * times the difference of red and blue, or a constant far below. */
 static const struct {
     int label;
     float share;
@@ -347,8 +347,8 @@ Test(protocols, refusals)
         expect_refusal(args, bad[i].status, bad[i].message);
     }
     plant("empty/" TENCH, 0, 0);
-    expect_refusal(
-        "eval " MODEL "--protocol r --data empty", 1,
-        "empty: no images (.jpg, .jpeg, .png) were found in the layout 'test', which is CLASS/IMAGE; left out: "
-        "1 folder without images, which is no class (" TENCH ")\n");
+    expect_refusal("eval " MODEL "--protocol r --data empty", 1,
+                   "empty: no images (.jpg, .jpeg, .png) were found in the layout 'test', which is "
+                   "CLASS/IMAGE; left out: 1 folder without images, which is no class (" TENCH
+                   ")\n");
 }

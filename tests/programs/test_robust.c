@@ -45,7 +45,7 @@ static double cell(const json_t *root, const char *name, int severity)
     return NAN;
 }
 
-/* All corruptions at all severities; the means are those of the cells, and threads change nothing. */
+/* All corruptions at all severities; means are those of the cells; threads change nothing. */
 Test(robust, all_corruptions)
 {
     double sum = 0;
@@ -147,8 +147,8 @@ Test(robust, broken_image)
     expect_refusal("robust run --data set --threads 1 --strict", 1, "val/red/12.png");
 }
 
-/* A model that a signal interrupts is not reported as if it were complete. The image that cannot be read is the last
- * one of the first pass, which is named only there. */
+/* A model that a signal interrupts is not reported as complete. The unreadable image is the last
+ * one of the first pass and is named only there. */
 static void interrupt(const char *args)
 {
     int status;

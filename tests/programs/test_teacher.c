@@ -1,6 +1,6 @@
-/* test_teacher.c - `imagenet train --teacher` as a user runs it: what each head learns, that a stopped
- * run gives the same bits, that the memory is planned, and one clear message for teachers that do not
- * fit. The losses themselves are compared with reference cases (test_fixtures). */
+/* test_teacher.c - `imagenet train --teacher` as a user runs it: what each head learns, that a
+ * stopped run gives the same bits, that memory is planned, and one clear message for teachers that
+ * do not fit. The losses themselves are compared with reference cases (test_fixtures). */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -82,7 +82,7 @@ static double first_loss(const char *log)
     return strtod(at + 7, NULL);
 }
 
-/* Two heads: with alpha 1 the class head learns nothing, with alpha 0 the distillation head does not. */
+/* Two heads: with alpha 1 the class head learns nothing, with alpha 0 the distillation head. */
 Test(teacher, each_loss_has_its_head)
 {
     static const char flags[] = "train " SMALL "--preset deit-mini-distilled --teacher resnet "
@@ -131,7 +131,7 @@ Test(teacher, one_head_learns_both)
               1e-4);
 }
 
-/* A student with the weights of its teacher has nothing to learn: both compute the same, and the teacher
+/* A student with its teacher's weights has nothing to learn: both compute the same, and the teacher
  * is not trained along. */
 Test(teacher, a_student_equals_its_teacher)
 {
@@ -254,9 +254,11 @@ Test(teacher, refusals)
         { "--teacher empty", 1, "empty/last.safetensors: cannot be opened" },
         { "--teacher cut", 1, "the file is cut off" },
         { "--teacher resnet --size 64", 1,
-          "takes images of 32 x 32 pixels, this run has 64 x 64: give --size 32 or another teacher" },
+          "takes images of 32 x 32 pixels, this run has 64 x 64: give --size 32 or another "
+          "teacher" },
         { "--teacher resnet --data set", 1,
-          "has 10 classes, the images have 2: it must have been trained on the same classes" },
+          "has 10 classes, the images have 2: it must have been trained on the same "
+          "classes" },
         { "--teacher two --data other", 1, "was trained on other classes: class 1 is" },
         { "--teacher published.bin", 1,
           "does not say which model it holds: name it with --teacher-preset" },

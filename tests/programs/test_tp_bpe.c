@@ -15,14 +15,15 @@ Test(tp_bpe, learns_encodes_and_decodes)
         int status;
         const char *output;
     } cases[] = {
-        { "printf 'the cat the hat the mat at the end\\n%.0s' 1 2 3 | gzip >text.gz; $B train text.gz --size 268 "
-          "--output v",
+        { "printf 'the cat the hat the mat at the end\\n%.0s' 1 2 3 | gzip >text.gz; "
+          "$B train text.gz --size 268 --output v",
           0, "v: 268 ids, 7 merges\n" },
         { "$B train text.gz --output v", 1,
           "tp-bpe train: v/vocab.json already exists: choose another --output\n" },
         { "$B train --output w", 2, NULL },
         { "$B train none --output w", 1,
-          "tp-bpe train: text none: cannot be opened: No such file or directory; check the path\n" },
+          "tp-bpe train: text none: cannot be opened: No such file or directory; check the "
+          "path\n" },
         { "printf 'the mat\\n\\nat' | $B encode --vocab v --tokens --specials", 0,
           "<s> the \xc4\xa0 m at </s>\n<s> </s>\n<s> at </s>\n" },
         { "printf 'the hat\\nan end\\n' | $B encode --vocab v | $B decode --vocab v", 0,
@@ -32,7 +33,8 @@ Test(tp_bpe, learns_encodes_and_decodes)
           "tp-bpe encode: zero, line 1 has a zero byte at offset 1: it is not text in UTF-8\n" },
         { "printf 'a\\n\\0c' | $B encode --vocab v --tokens >/dev/null", 1,
           "tp-bpe encode: standard input, line 2 has a zero byte\n" },
-        { "head -c 300000 /dev/zero | tr '\\0' z | $B encode --vocab v --whole | wc -lw | tr -s ' '",
+        { "head -c 300000 /dev/zero | tr '\\0' z | $B encode --vocab v --whole | "
+          "wc -lw | tr -s ' '",
           0, " 1 300000\n" },
         { "printf '\\357\\273\\277a\\nb' | $B encode --vocab v --tokens", 0, "a\nb\n" },
         { "printf '\\377\\376a\\0\\n\\0' | $B encode --vocab v", 1,
@@ -40,8 +42,8 @@ Test(tp_bpe, learns_encodes_and_decodes)
           "iconv -f UTF-16 -t UTF-8\n" },
         { "printf 'a b' >e; ln -s e f; $B train e f --output w", 1,
           "tp-bpe train: e and f are one file: name it once\n" },
-        { "mkdir x; printf '{\"<unk>\": 0, \"\\\\u001b[2J\": 1, \"a\": 2}' >x/vocab.json; echo '#version: 0.2' "
-          ">x/merges.txt; echo ab | $B encode --vocab x",
+        { "mkdir x; printf '{\"<unk>\": 0, \"\\\\u001b[2J\": 1, \"a\": 2}' >x/vocab.json; "
+          "echo '#version: 0.2' >x/merges.txt; echo ab | $B encode --vocab x",
           0, "2 0\ntp-bpe encode: 1 byte has no token in x and became <unk>\n" },
         { ": | $B encode --vocab v --whole --specials", 0, "0 2\n" },
         { "printf '1 2\\0 3\\n' | $B decode --vocab v", 1,

@@ -102,9 +102,8 @@ Test(tp_models, members)
 {
     cr_expect_eq(models("--members swin-t"), 0);
     cr_expect(
-        strstr(
-            text,
-            "\ndepths                     2,2,6,2                          at most 8 whole numbers, 1 to 128\n") &&
+        strstr(text, "\ndepths                     2,2,6,2                          "
+                     "at most 8 whole numbers, 1 to 128\n") &&
             strstr(text, "\nape                        0                                0|1\n"),
         "%s", text);
     cr_expect_eq(models("--members swin-t --set depths=1,1,1,1,ape=1"), 0);
@@ -170,7 +169,8 @@ Test(tp_models, refusals)
         { "unet", 1,
           "tp-models: no model's name begins with 'unet'; run tp-models to list them all\n" },
         { "--filter unet", 1,
-          "tp-models: no model's name or family contains 'unet'; run tp-models to list them all\n" },
+          "tp-models: no model's name or family contains 'unet'; run tp-models to list them "
+          "all\n" },
         { "--summary retinanet-vgg", 1, "tp-models: no backbone of detectors is called 'vgg'\n" },
         { "--params mask-rcnn-vil", 1, "tp-models: no backbone of detectors is called 'vil'\n" },
         { "--memory --summary tiny", 2,
@@ -180,7 +180,8 @@ Test(tp_models, refusals)
         { "--summary tiny --depth x", 2, "tp-models: --depth: 'x' is not a whole number\n" TRY },
         { "a b", 2, "tp-models: 'b': only one PREFIX is allowed\n" TRY },
         { "--summary tiny --params tiny", 2,
-          "tp-models: --summary, --params, --members and a list of models exclude each other\n" TRY },
+          "tp-models: --summary, --params, --members and a list of models exclude each "
+          "other\n" TRY },
         { "--set depths=1 swin", 2,
           "tp-models: --set: it changes the model of --summary, --params or --members\n" TRY },
         { "--summary swin-t --set depth=1,1,1,1", 1,

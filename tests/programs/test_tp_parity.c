@@ -1,4 +1,4 @@
-/* test_tp_parity.c - the program tp-parity: what it prints of cases that agree, do not, or are skipped. */
+/* test_tp_parity.c - tp-parity's output for cases that agree, that differ, and that are skipped. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

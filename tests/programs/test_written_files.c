@@ -1,5 +1,5 @@
-/* test_written_files.c - commands that write files or print results, where a limit on file sizes or a full device
- * stops them: one message, status 1, no temporary files and no half sets. */
+/* test_written_files.c - commands that write files or print results, stopped by a limit on file
+ * sizes or a full device: one message, status 1, no temporary files and no incomplete sets. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
