@@ -1,15 +1,16 @@
 """The image models of torchvision and timm, for comparison in benchmarks.
 
-ResNet-50 and Swin-T are torchvision's, DeiT-S, Swin-T, PVTv2-B1 and CoaT-Lite-Small timm's. No package has
-CSWin-T and MPViT-XS: they are written here in plain PyTorch from the papers' equations and the public
-description of the computation, with vectorised ops and scaled_dot_product_attention.
+ResNet-50 and Swin-T are torchvision's; DeiT-S, Swin-T, PVTv2-B1 and CoaT-Lite-Small are timm's.
+CSWin-T and MPViT-XS are in no package: they are written here in plain PyTorch from the papers'
+equations and the public description of the computation, with vectorised ops and
+scaled_dot_product_attention.
 
-    baselines_pytorch.py --check DIR                 compare CSWin and MPViT with the reference cases in DIR
+    baselines_pytorch.py --check DIR                 compare CSWin and MPViT with the cases in DIR
     baselines_pytorch.py --bench MODEL [options]     time a training step and print one JSON line
 
-A step is forward, cross entropy, backward and AdamW on random images, without stochastic depth and dropout.
-"peak_mb" is the largest resident memory of the process, "base_mb" its part before the model was made: Python
-and the libraries.
+A step is forward, cross entropy, backward and AdamW on random images, without stochastic depth or
+dropout. "peak_mb" is the process's peak resident memory; "base_mb" is the part before the model was
+made: Python and the libraries.
 """
 import json
 
@@ -56,7 +57,8 @@ class Stripes(nn.Module):
 
     def forward(self, q, k, v):
         q, k, v = (self.cut(t) for t in (q, k, v))
-        near = self.get_v(v.transpose(1, 2).reshape(len(v), -1, self.h, self.w)).flatten(2).transpose(1, 2)
+        near = self.get_v(v.transpose(1, 2).reshape(len(v), -1, self.h, self.w))
+        near = near.flatten(2).transpose(1, 2)
         heads = [t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k, v)]
         y = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
         return self.join(y + near)
@@ -92,7 +94,8 @@ class Merge(nn.Module):
 class Cswin(nn.Module):
     def __init__(self, dim, depths, splits, heads, ratio, image, classes):
         super().__init__()
-        self.stage1_conv_embed = nn.ModuleList([nn.Conv2d(3, dim, 7, 4, 2), nn.Identity(), nn.LayerNorm(dim)])
+        steps = [nn.Conv2d(3, dim, 7, 4, 2), nn.Identity(), nn.LayerNorm(dim)]
+        self.stage1_conv_embed = nn.ModuleList(steps)
         side, self.sides = (image - 3) // 4 + 1, []
         for i, (n, split, h) in enumerate(zip(depths, splits, heads)):
             self.sides.append(side)
@@ -118,7 +121,8 @@ class Cswin(nn.Module):
 class ConvBn(nn.Module):
     def __init__(self, i, o, kernel=1, stride=1, plain=False):
         super().__init__()
-        self.conv, self.bn = nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(o)
+        self.conv = nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False)
+        self.bn = nn.BatchNorm2d(o)
         self.plain = plain
 
     def forward(self, x):
@@ -214,23 +218,29 @@ class Residual(nn.Module):
 class MpvitStage(nn.Module):
     def __init__(self, dim, out, heads, ratio, layers, paths, kernels):
         super().__init__()
-        self.mhca_blks = nn.ModuleList(PathEncoder(dim, heads, ratio, layers, kernels) for _ in range(paths))
+        encoders = [PathEncoder(dim, heads, ratio, layers, kernels) for _ in range(paths)]
+        self.mhca_blks = nn.ModuleList(encoders)
         self.InvRes, self.aggregate = Residual(dim), ConvBn((paths + 1) * dim, out)
 
     def forward(self, x):
-        return self.aggregate(torch.cat([self.InvRes(x[0])] + [b(p) for b, p in zip(self.mhca_blks, x)], 1))
+        maps = [self.InvRes(x[0])] + [b(p) for b, p in zip(self.mhca_blks, x)]
+        return self.aggregate(torch.cat(maps, 1))
 
 
 class Mpvit(nn.Module):
-    def __init__(self, dims, paths, layers, ratios, classes, heads=8, kernels=((3, 2), (5, 3), (7, 3))):
+    def __init__(self, dims, paths, layers, ratios, classes, heads=8,
+                 kernels=((3, 2), (5, 3), (7, 3))):
         super().__init__()
-        self.stem = nn.Sequential(ConvBn(3, dims[0] // 2, 3, 2), ConvBn(dims[0] // 2, dims[0], 3, 2))
+        half = dims[0] // 2
+        self.stem = nn.Sequential(ConvBn(3, half, 3, 2), ConvBn(half, dims[0], 3, 2))
         self.patch_embed_stages, self.mhca_stages = nn.ModuleList(), nn.ModuleList()
         for i, (dim, p, n, ratio) in enumerate(zip(dims, paths, layers, ratios)):
             steps = nn.Module()
-            steps.patch_embeds = nn.ModuleList(Patches(dim, 2 if i > 0 and j == 0 else 1) for j in range(p))
+            strides = [2 if i > 0 and j == 0 else 1 for j in range(p)]
+            steps.patch_embeds = nn.ModuleList(Patches(dim, stride) for stride in strides)
             self.patch_embed_stages.append(steps)
-            self.mhca_stages.append(MpvitStage(dim, dims[min(i + 1, 3)], heads, ratio, n, p, kernels))
+            out = dims[min(i + 1, 3)]
+            self.mhca_stages.append(MpvitStage(dim, out, heads, ratio, n, p, kernels))
         self.cls_head = nn.Module()
         self.cls_head.cls = nn.Linear(dims[3], classes)
 
@@ -265,7 +275,8 @@ def timm(name):
     def make():
         import timm
 
-        return timm.create_model(name, **({} if name.startswith("vit") else {"drop_path_rate": 0.0}))
+        options = {} if name.startswith("vit") else {"drop_path_rate": 0.0}
+        return timm.create_model(name, **options)
 
     return make
 
@@ -287,7 +298,8 @@ def from_case(meta, _):
     ints = lambda key: [int(n) for n in meta[key].split(",")]
     if meta["kind"].endswith("cswin_model"):
         ratio, image = float(meta["mlp_ratio"]), int(meta["image"])
-        return Cswin(int(meta["dim"]), ints("depth"), ints("split_size"), ints("heads"), ratio, image, int(meta["classes"]))
+        lists = ints("depth"), ints("split_size"), ints("heads")
+        return Cswin(int(meta["dim"]), *lists, ratio, image, int(meta["classes"]))
     kernels = [(int(k), n) for k, n in json.loads(meta["crpe_window"]).items()]
     sizes = [ints(key) for key in ("dims", "paths", "layers", "mlp_ratios")]
     return Mpvit(*sizes, int(meta["classes"]), int(meta["heads"]), kernels)
@@ -307,17 +319,20 @@ def bench(args):
     run = training_step.compiled(model, args)
     x = torch.randn(args.batch, 3, 224, 224, device=args.device).to(memory_format=layout)
     y = torch.randint(1000, (args.batch,), device=args.device)
-    times = training_step.times(args, optimiser, lambda: (x, y), lambda x, y: F.cross_entropy(run(x).float(), y))
+    loss = lambda x, y: F.cross_entropy(run(x).float(), y)
+    times = training_step.times(args, optimiser, lambda: (x, y), loss)
     seconds = training_step.median(times)
     training_step.report(
-        args, ", channels-last" if args.channels_last else "", model=args.bench, dtype=args.dtype, batch=args.batch,
-        threads=args.threads, seconds=seconds, fastest=times[0], images_per_s=args.batch / seconds,
+        args, ", channels-last" if args.channels_last else "", model=args.bench, dtype=args.dtype,
+        batch=args.batch, threads=args.threads, seconds=seconds, fastest=times[0],
+        images_per_s=args.batch / seconds,
         peak_mb=training_step.peak_mb(args), base_mb=base)
 
 
 def main():
     p = training_step.parser(__doc__, 8, MODELS)
-    p.add_argument("--channels-last", action="store_true", help="maps and weights in channels-last layout")
+    p.add_argument("--channels-last", action="store_true",
+                   help="maps and weights in channels-last layout")
     training_step.run(p, check, bench)
 
 

@@ -3,8 +3,8 @@
 
     bpe_tokenizers.py FILE [--vocab DIR] [--size N] [--limit BYTES] [--runs N]
 
-DIR has encoder.json and vocab.bpe, or vocab.json and merges.txt. The text is encoded line by line, as the package is
-used, or (--whole) as one. Seconds are processor time.
+DIR has encoder.json and vocab.bpe, or vocab.json and merges.txt. The text is encoded line by line,
+as the package is used, or (--whole) as one string. Seconds are processor time.
 """
 import argparse
 import json
@@ -18,8 +18,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # 
 
 
 def report(what, size, seconds, ids):
-    print(json.dumps({"peer": f"tokenizers {tokenizers.__version__}", "bpe": what, "mb": size / 1e6,
-                      "seconds": seconds, "mb_per_s": size / 1e6 / seconds, "ids": ids}), flush=True)
+    print(json.dumps({"peer": f"tokenizers {tokenizers.__version__}", "bpe": what,
+                      "mb": size / 1e6, "seconds": seconds, "mb_per_s": size / 1e6 / seconds,
+                      "ids": ids}), flush=True)
 
 
 def byte_level(model):
@@ -30,7 +31,8 @@ def byte_level(model):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("file")
     p.add_argument("--vocab")
     p.add_argument("--size", type=int, default=0)
@@ -45,8 +47,8 @@ def main():
     if args.size:
         t = byte_level(models.BPE())
         specials = ["<s>", "<pad>", "</s>", "<unk>"]
-        trainer = trainers.BpeTrainer(vocab_size=args.size - 1, min_frequency=2, show_progress=False,
-                                      special_tokens=specials,
+        trainer = trainers.BpeTrainer(vocab_size=args.size - 1, min_frequency=2,
+                                      show_progress=False, special_tokens=specials,
                                       initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
         begin = time.process_time()
         t.train_from_iterator([text], trainer)

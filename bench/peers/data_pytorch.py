@@ -3,9 +3,9 @@
 
     data_pytorch.py --folder DIR [--images n]
 
-Reads the images that bench_data created in DIR, in one process without workers; images_per_s is per second of
-CPU time. Resizing is bicubic, as in the papers' recipes. RandAugment is torchvision's: it always applies 2 of its
-14 operations at magnitude 9, where the papers' apply each with probability 1/2.
+Reads the images that bench_data created in DIR, in one process without workers; images_per_s is per
+second of CPU time. Resizing is bicubic, as in the papers' recipes. RandAugment is torchvision's: it
+always applies 2 of its 14 operations at magnitude 9; the papers' apply each with probability 1/2.
 """
 import argparse
 import json
@@ -27,7 +27,8 @@ def pipeline(size, kind):
     steps = [t.RandomResizedCrop(size, interpolation=CUBIC), t.RandomHorizontalFlip()]
     if kind == "plain":
         return t.Compose(steps + NORMAL)
-    return t.Compose([*steps, t.RandAugment(2, 9, interpolation=CUBIC), *NORMAL, t.RandomErasing(0.25, value="random")])
+    return t.Compose([*steps, t.RandAugment(2, 9, interpolation=CUBIC), *NORMAL,
+                      t.RandomErasing(0.25, value="random")])
 
 
 CASES = [
@@ -40,13 +41,15 @@ CASES = [
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--folder", required=True)
     p.add_argument("--images", type=int, default=1024)
     args = p.parse_args()
     torch.set_num_threads(1)
     for name, folder, size, kind in CASES:
-        data = torchvision.datasets.ImageFolder(os.path.join(args.folder, folder), pipeline(size, kind))
+        path = os.path.join(args.folder, folder)
+        data = torchvision.datasets.ImageFolder(path, pipeline(size, kind))
         for i in range(16):
             data[i]
         begin = time.process_time()
@@ -54,8 +57,9 @@ def main():
             data[i % len(data)]
         seconds = time.process_time() - begin
         print(json.dumps({
-            "peer": f"torchvision {torchvision.__version__}, Pillow {PIL.__version__}", "data": name,
-            "images": args.images, "images_per_s": args.images / seconds}), flush=True)
+            "peer": f"torchvision {torchvision.__version__}, Pillow {PIL.__version__}",
+            "data": name, "images": args.images, "images_per_s": args.images / seconds}),
+            flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The time and memory of torchvision's RetinaNet and Mask R-CNN with ResNet-50: the peer of bench_detectors.
+"""Time and memory of torchvision's RetinaNet and Mask R-CNN with ResNet-50, for bench_detectors.
 
-    detectors_torchvision.py [--model retinanet|mask-rcnn] [--size 320] [--batch 2] [--steps 3] [--threads 1]
-                             [--clock cpu] [--channels-last] [--dtype f32|bf16] [--compile]
+    detectors_torchvision.py [--model retinanet|mask-rcnn] [--size 320] [--batch 2] [--steps 3]
+                             [--threads 1] [--clock cpu] [--channels-last] [--dtype f32|bf16]
+                             [--compile]
 
-Norms, stem and first stage are frozen, as in bench_detectors. --dtype bf16 is torch.autocast, --compile torch.compile of
-the model. In inference regions of Mask R-CNN are anchors, all of the first category, and none suppresses another, as in
-bench_detectors: both have 1000 regions and 100 detections. Prints JSON lines.
+As in bench_detectors, norms, stem and first stage are frozen. --dtype bf16 uses torch.autocast,
+--compile torch.compile of the model. In inference, the regions of Mask R-CNN are anchors, all of
+the first category, and none suppresses another, so both programs have 1000 regions and 100
+detections. Prints JSON lines.
 """
 import argparse
 import json
@@ -39,7 +41,8 @@ now = time.process_time if args.clock == "cpu" else time.perf_counter
 body = resnet50(weights=None, norm_layer=FrozenBatchNorm2d)
 size = {"min_size": args.size, "max_size": args.size}
 if args.model == "retinanet":
-    backbone = _resnet_fpn_extractor(body, 3, returned_layers=[2, 3, 4], extra_blocks=LastLevelP6P7(256, 256))
+    backbone = _resnet_fpn_extractor(body, 3, returned_layers=[2, 3, 4],
+                                     extra_blocks=LastLevelP6P7(256, 256))
     model = RetinaNet(backbone, 91, detections_per_img=100, **size)
 else:
     model = MaskRCNN(_resnet_fpn_extractor(body, 3), 91, rpn_pre_nms_top_n_test=1000, **size)
@@ -97,6 +100,8 @@ for name, step in [("train", train), ("infer", infer)]:
         step()
         seconds.append(now() - begin)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024e-6
-    print(json.dumps({"detector": args.model, "pass": name, "seconds": round(statistics.median(seconds), 4),
+    print(json.dumps({"detector": args.model, "pass": name,
+                      "seconds": round(statistics.median(seconds), 4),
                       "process_mb": round(peak, 1), "channels_last": args.channels_last,
-                      "dtype": args.dtype, "compiled": args.compile, "detections": detections}), flush=True)
+                      "dtype": args.dtype, "compiled": args.compile,
+                      "detections": detections}), flush=True)

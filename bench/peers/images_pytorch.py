@@ -1,10 +1,11 @@
 """Image models in plain PyTorch, for comparison in benchmarks.
 
-ViL with relative position bias (sliding chunks as one gather of each chunk's neighbourhood and batched
-products, full attention by scaled_dot_product_attention) and CvT*-LS, written from the papers' equations and
-the public description of the computation, with vectorised PyTorch ops and no custom kernels.
+ViL with relative position bias (sliding chunks as one gather of each chunk's neighbourhood and
+batched products, full attention by scaled_dot_product_attention) and CvT*-LS, written from the
+papers' equations and the public description of the computation, with vectorised PyTorch ops and no
+custom kernels.
 
-    images_pytorch.py --check DIR                    compare with the reference cases in DIR (vil, cvt)
+    images_pytorch.py --check DIR                    compare with DIR's reference cases (vil, cvt)
     images_pytorch.py --bench MODEL [options]        time a training step and print one JSON line
 """
 import torch
@@ -43,7 +44,7 @@ def places(rows, cols, at=0):
 
 
 class Windows:
-    """Chunks of w x w cells of a map and their neighbourhoods: shapes, and the mask of visible cells."""
+    """Chunks of w x w cells of a map and their neighbourhoods: shapes and mask of visible cells."""
 
     def __init__(self, size, w, halo):
         self.size, self.w, self.halo = size, w, halo
@@ -128,8 +129,9 @@ class VilAttention(nn.Module):
     def full(self, q, k, v):
         bias = self.local_bias()
         if self.g:
-            from_local = self.g2l_relative_position_bias[1][:, None, :].expand(-1, bias.shape[1], -1)
-            to_local = self.g2l_relative_position_bias[0][:, :, None].expand(-1, -1, bias.shape[1])
+            rows, n = self.g2l_relative_position_bias, bias.shape[1]
+            from_local = rows[1][:, None, :].expand(-1, n, -1)
+            to_local = rows[0][:, :, None].expand(-1, -1, n)
             bias = torch.cat([torch.cat([self.g2g_relative_position_bias, to_local], -1),
                               torch.cat([from_local, bias], -1)], 1)
         return F.scaled_dot_product_attention(q, k, v, bias[None])
@@ -137,8 +139,8 @@ class VilAttention(nn.Module):
     def sliding(self, q, k, v):
         g, scale = self.g, q.shape[-1] ** -0.5
         far = self.g2l_relative_position_bias[1] if g else None
-        y = window_attention(self.windows, scale * q[:, :, g:], k[:, :, g:], v[:, :, g:], k[:, :, :g], v[:, :, :g],
-                             self.local_bias(), far)
+        y = window_attention(self.windows, scale * q[:, :, g:], k[:, :, g:], v[:, :, g:],
+                             k[:, :, :g], v[:, :, :g], self.local_bias(), far)
         return torch.cat([self.global_rows(q, k, v), y], 2) if g else y
 
     def forward(self, x):
@@ -167,7 +169,9 @@ class VilEmbedding(nn.Module):
 
     def forward(self, x):
         x = self.norm_embed(self.proj(x).flatten(2).transpose(1, 2))
-        return x if self.cls_token is None else torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1)
+        if self.cls_token is None:
+            return x
+        return torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1)
 
 
 class Vil(nn.Module):
@@ -247,13 +251,15 @@ class LsAttention(nn.Module):
         c = self.cls
         image = x[:, c:].transpose(1, 2).unflatten(2, self.size)
         q, k, v = (self.project(n, x[:, :c], image) for n in "qkv")
-        q, k, v = q * (q.shape[-1] // self.heads) ** -0.5, self.dual_ln_full(k), self.dual_ln_full(v)
+        q = q * (q.shape[-1] // self.heads) ** -0.5
+        k, v = self.dual_ln_full(k), self.dual_ln_full(v)
         p = self.proj_p(self.conv_proj_p(image).flatten(2).transpose(1, 2))
         p = p.unflatten(-1, (self.heads, self.rank)).permute(0, 2, 3, 1).softmax(-1)
         low_k, low_v = self.compress(p, k[:, c:]), self.compress(p, v[:, c:])
         q, k, v = (split_heads(t, self.heads) for t in (q, k, v))
         y = window_attention(self.windows, q[:, :, c:], k[:, :, c:], v[:, :, c:],
-                             torch.cat([low_k, k[:, :, :c]], 2), torch.cat([low_v, v[:, :, :c]], 2), None, None)
+                             torch.cat([low_k, k[:, :, :c]], 2), torch.cat([low_v, v[:, :, :c]], 2),
+                             None, None)
         if c:
             k, v = torch.cat([k[:, :, :1], y], 2), torch.cat([v[:, :, :1], y], 2)
             y = torch.cat([F.scaled_dot_product_attention(q[:, :, :1], k, v, scale=1.0), y], 2)
@@ -275,11 +281,13 @@ class CvtStage(nn.Module):
     def __init__(self, channels, dim, heads, depth, size, rank, w, first, last):
         super().__init__()
         self.patch_embed = nn.Module()
-        self.patch_embed.proj = nn.Conv2d(channels, dim, 7, 4, 2) if first else nn.Conv2d(channels, dim, 3, 2, 1)
+        kernel = (7, 4, 2) if first else (3, 2, 1)
+        self.patch_embed.proj = nn.Conv2d(channels, dim, *kernel)
         self.patch_embed.norm = nn.LayerNorm(dim)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim)) if last else None
         self.blocks = nn.Sequential(
-            *(CvtBlock(dim, LsAttention(dim, heads, size, rank, w, int(last))) for _ in range(depth)))
+            *(CvtBlock(dim, LsAttention(dim, heads, size, rank, w, int(last)))
+              for _ in range(depth)))
 
     def forward(self, x):
         x = self.patch_embed.norm(self.patch_embed.proj(x).flatten(2).transpose(1, 2))
@@ -296,8 +304,9 @@ class CvtLs(nn.Module):
             k, s, p = (7, 4, 2) if i == 0 else (3, 2, 1)
             size = [(n + 2 * p - k) // s + 1 for n in size]
             self.sizes.append(size)
-            setattr(self, f"stage{i}", CvtStage(channels, dim, heads[i], depth[i], size, rank[i], w[i], i == 0,
-                                                i + 1 == len(dims)))
+            stage = CvtStage(channels, dim, heads[i], depth[i], size, rank[i], w[i], i == 0,
+                             i + 1 == len(dims))
+            setattr(self, f"stage{i}", stage)
             channels = dim
         self.norm, self.head = nn.LayerNorm(channels), nn.Linear(channels, classes)
 
@@ -315,7 +324,8 @@ VIL_TINY = ("l1,h1,d48,n1,s1,g1,p4,f7,a0_l2,h3,d96,n1,s1,g1,p2,f7,a0_l3,h3,d192,
             "l4,h6,d384,n1,s0,g0,p2,f7,a0")
 MODELS = {
     "vil-tiny": lambda: Vil(VIL_TINY, [224, 224], 1000),
-    "cvt-ls-13": lambda: CvtLs([64, 192, 384], [1, 3, 6], [1, 2, 10], [64, 16, 4], [8, 4, 2], [224, 224], 1000),
+    "cvt-ls-13": lambda: CvtLs([64, 192, 384], [1, 3, 6], [1, 2, 10], [64, 16, 4], [8, 4, 2],
+                               [224, 224], 1000),
 }
 
 
@@ -323,12 +333,14 @@ def from_case(meta, image):
     size = list(image.shape[2:])
     if meta["kind"] == "vil.model":
         return Vil(meta["arch"], size, int(meta["num_classes"]))
-    numbers = [[int(n) for n in meta[key].split(",")] for key in ("dims", "heads", "depth", "r", "w")]
+    keys = ("dims", "heads", "depth", "r", "w")
+    numbers = [[int(n) for n in meta[key].split(",")] for key in keys]
     return CvtLs(*numbers, size, int(meta["num_classes"]))
 
 
 def check(folder):
-    check_images(folder, ("vil/model_vil_rpb", "cvt/cvtls_reduced_eval", "cvt/cvtls_reduced_train"), from_case)
+    kinds = ("vil/model_vil_rpb", "cvt/cvtls_reduced_eval", "cvt/cvtls_reduced_train")
+    check_images(folder, kinds, from_case)
 
 
 def bench(args):
@@ -338,10 +350,11 @@ def bench(args):
     x = torch.randn(args.batch, 3, 224, 224, device=args.device)
     y = torch.randint(1000, (args.batch,), device=args.device)
     loss = lambda x, y: F.cross_entropy(run(x).float(), y)
-    seconds = training_step.median(training_step.times(args, optimiser, lambda: (x, y), loss, warm_up=1))
+    times = training_step.times(args, optimiser, lambda: (x, y), loss, warm_up=1)
+    seconds = training_step.median(times)
     training_step.report(
-        args, model=args.bench, dtype=args.dtype, batch=args.batch, threads=args.threads, seconds=seconds,
-        images_per_s=args.batch / seconds, peak_mb=training_step.peak_mb(args))
+        args, model=args.bench, dtype=args.dtype, batch=args.batch, threads=args.threads,
+        seconds=seconds, images_per_s=args.batch / seconds, peak_mb=training_step.peak_mb(args))
 
 
 def main():

@@ -1,8 +1,8 @@
 """The encoders of the Long Range Arena in plain PyTorch, for comparison in benchmarks.
 
-Written from the papers' equations and the public description of the computation, vectorised and without
-custom kernels. scaled_dot_product_attention is used wherever an attention, or a part of one, is a softmax
-over the same keys for all queries of a head.
+Written from the papers' equations and the public description of the computation, vectorised and
+without custom kernels. scaled_dot_product_attention is used wherever an attention, or a part of
+one, is a softmax over the same keys for all queries of a head.
 
     lra_pytorch.py --check DIR              compare with the reference cases in DIR (attn_*, enc_*)
     lra_pytorch.py --bench NAME [options]   time a training step and print one JSON line; see MODELS
@@ -144,7 +144,8 @@ class LongShort(nn.Module):
         if cls is not None:
             q_c = split(self.W_q(cls), h)
             if c["cls_mode"] == "values":
-                keys, values = torch.cat([low_k[:, :, :1], k], 2), torch.cat([low_v[:, :, :1], v], 2)
+                keys = torch.cat([low_k[:, :, :1], k], 2)
+                values = torch.cat([low_v[:, :, :1], v], 2)
             else:
                 keys, values = torch.cat([split(k_c, h), y], 2), torch.cat([split(v_c, h), y], 2)
             m = None if mask is None else seen(F.pad(mask, (1, 0), value=True))
@@ -233,7 +234,8 @@ class Nystrom(nn.Module):
             y = F.scaled_dot_product_attention(q, k_l, low.to(q.dtype))
         if not hasattr(self, "conv"):
             return y
-        return y + convolve(self.conv.weight, v if mask is None else v * mask[:, None, :, None].to(v.dtype))
+        v = v if mask is None else v * mask[:, None, :, None].to(v.dtype)
+        return y + convolve(self.conv.weight, v)
 
 
 class Linear(nn.Module):
@@ -257,7 +259,8 @@ class Values(nn.Module):
 
 
 class Wrapper(nn.Module):
-    KINDS = dict(softmax=Softmax, linformer=Linformer, performer=Performer, nystrom=Nystrom, linear=Linear, none=Values)
+    KINDS = dict(softmax=Softmax, linformer=Linformer, performer=Performer, nystrom=Nystrom,
+                 linear=Linear, none=Values)
 
     def __init__(self, c):
         super().__init__()
@@ -346,7 +349,8 @@ class Layer(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.mha = LongShort(c) if c["kind"] == "ls" else Wrapper(c)
         drop = lambda: nn.Dropout(c["dropout"])
-        self.mlpblock = nn.Sequential(nn.Linear(dim, c["hidden"]), nn.GELU(), drop(), nn.Linear(c["hidden"], dim), drop())
+        self.mlpblock = nn.Sequential(nn.Linear(dim, c["hidden"]), nn.GELU(), drop(),
+                                      nn.Linear(c["hidden"], dim), drop())
         self.dropout = drop()
 
     def forward(self, x, cls, mask, rotations):
@@ -361,7 +365,8 @@ class Encoder(nn.Module):
         super().__init__()
         self.c, dim = c, c["dim"]
         self.embeddings = nn.ModuleDict({
-            "word_embeddings": nn.Embedding(c["vocab"], dim), "position_embeddings": nn.Embedding(c["length"], dim)})
+            "word_embeddings": nn.Embedding(c["vocab"], dim),
+            "position_embeddings": nn.Embedding(c["length"], dim)})
         for table in self.embeddings.values():
             nn.init.normal_(table.weight, 0.0, 0.02)
         if c["pooling"] in ("last", "token"):
@@ -385,10 +390,12 @@ class Encoder(nn.Module):
             cut = 1 if c["kind"] in ("nystrom", "reformer") else 0
             ids = F.pad(ids, (1, -cut), value=c["vocab"] - 1)
             mask = None if mask is None else F.pad(mask, (1, -cut), value=True)
-        x = self.embeddings["word_embeddings"](ids) + self.embeddings["position_embeddings"].weight[: ids.shape[1]]
+        places = self.embeddings["position_embeddings"].weight[: ids.shape[1]]
+        x = self.embeddings["word_embeddings"](ids) + places
         x = self.dropout(x)
         for i, name in enumerate(self.names):
-            if c["pooling"] == "token" and i == 0 or c["pooling"] == "last" and i + 1 == len(self.names):
+            at_last = c["pooling"] == "last" and i + 1 == len(self.names)
+            if c["pooling"] == "token" and i == 0 or at_last:
                 cls = self.cls_embed.expand(len(ids), 1, -1)
             x, cls = getattr(self, name)(x, cls, mask, rotations[i] if rotations else None)
         return self.norm(cls) if cls is not None else hide(self.norm(x), mask)
@@ -401,7 +408,8 @@ class Classifier(nn.Module):
         super().__init__()
         self.model = Encoder(c)
         self.seq_classifer = nn.Module()
-        self.seq_classifer.mlpblock = nn.Sequential(nn.Linear(c["dim"], c["hidden"]), nn.ReLU(), nn.Linear(c["hidden"], c["classes"]))
+        self.seq_classifer.mlpblock = nn.Sequential(
+            nn.Linear(c["dim"], c["hidden"]), nn.ReLU(), nn.Linear(c["hidden"], c["classes"]))
 
     def forward(self, ids, mask, rotations=None):
         x = self.model(ids, mask, rotations)
@@ -412,9 +420,10 @@ class Classifier(nn.Module):
 # ---- models that are measured: the encoders of the task Text ----
 
 TEXT = dict(
-    kind="ls", dim=64, heads=2, hidden=128, layers=2, vocab=512, classes=2, length=4096, rank=0, window=0, conv=-1,
-    chunk=64, rounds=2, buckets=None, relu=False, inv_per_head=False, dual_ln=True, proj="dynamic", cls_mode="outputs",
-    cls_from_seq=False, pooling="MEAN", tied=False, dropout=0.0)
+    kind="ls", dim=64, heads=2, hidden=128, layers=2, vocab=512, classes=2, length=4096, rank=0,
+    window=0, conv=-1, chunk=64, rounds=2, buckets=None, relu=False, inv_per_head=False,
+    dual_ln=True, proj="dynamic", cls_mode="outputs", cls_from_seq=False, pooling="MEAN",
+    tied=False, dropout=0.0)
 LS = dict(TEXT, pooling="last")
 MODELS = {
     "lra-text-ls": dict(LS, window=8, rank=32),
@@ -439,18 +448,23 @@ def config(meta, tensors):
     get = lambda key, default: type(default)(meta.get(key, default))
     kind = meta.get("attention", meta.get("attn_type", "lsta")).split("-")[0]
     kind = "ls" if kind == "lsta" else kind
-    ranks = dict(ls="num_landmarks", nystrom="num_landmarks", linformer="linformer_k", performer="rp_dim")
-    pooling = "token" if get("cls_token", 0) else "last" if get("cls_last_layer", 0) else meta.get("pooling_mode", "MEAN")
+    ranks = dict(ls="num_landmarks", nystrom="num_landmarks", linformer="linformer_k",
+                 performer="rp_dim")
+    pooling = ("token" if get("cls_token", 0) else "last" if get("cls_last_layer", 0)
+               else meta.get("pooling_mode", "MEAN"))
     factors = [int(n) for n in meta.get("bucket_factors", "0").split(",")]
     features = next((len(v) for k, v in tensors.items() if k.endswith("projection_matrix")), 0)
     return dict(
-        TEXT, kind=kind, dim=get("dim", get("transformer_dim", 0)), heads=get("num_head", 0), hidden=get("transformer_hidden_dim", 0),
-        layers=get("num_layers", 0), vocab=get("vocab_size", 0), classes=get("num_classes", 0),
-        length=get("max_seq_len", get("seq_len", 0)), rank=features or get(ranks.get(kind, ""), 0), window=get("window_size", 0),
-        conv=get("conv_kernel_size", -1), chunk=get("chunk_length", 64), rounds=get("num_hash", 2),
+        TEXT, kind=kind, dim=get("dim", get("transformer_dim", 0)), heads=get("num_head", 0),
+        hidden=get("transformer_hidden_dim", 0), layers=get("num_layers", 0),
+        vocab=get("vocab_size", 0), classes=get("num_classes", 0),
+        length=get("max_seq_len", get("seq_len", 0)), rank=features or get(ranks.get(kind, ""), 0),
+        window=get("window_size", 0), conv=get("conv_kernel_size", -1),
+        chunk=get("chunk_length", 64), rounds=get("num_hash", 2),
         buckets=factors if factors[0] else None, relu=meta.get("performer_kernel") == "relu",
-        inv_per_head=bool(get("inv_per_head", 0)), dual_ln=bool(get("dual_ln", 1)), proj=meta.get("proj", "dynamic"),
-        cls_mode=meta.get("cls_mode", "outputs"), cls_from_seq=bool(get("cls_from_seq", 0)), pooling=pooling,
+        inv_per_head=bool(get("inv_per_head", 0)), dual_ln=bool(get("dual_ln", 1)),
+        proj=meta.get("proj", "dynamic"), cls_mode=meta.get("cls_mode", "outputs"),
+        cls_from_seq=bool(get("cls_from_seq", 0)), pooling=pooling,
         tied=bool(get("tied_weights", 0)))
 
 
@@ -458,24 +472,31 @@ def run_case(meta, t, c):
     """The module with the case's parameters, its output and the reference's."""
     mask_of = lambda name: t[name].bool() if name in t else None
     whole = meta["kind"] == "lra.encoder"
-    module = (Classifier(c) if whole else LongShort(c) if c["kind"] == "ls" else Wrapper(c)).double()
+    module = Classifier(c) if whole else LongShort(c) if c["kind"] == "ls" else Wrapper(c)
+    module = module.double()
     missing, extra = module.load_state_dict(stored_state(t), strict=False)
     if extra or any(not name.endswith(".E") for name in missing):
         raise ValueError(f"names differ: {missing} {extra}")
     if not whole:
-        return module, module(t["input.x"], t.get("input.cls"), mask_of("input.mask"), t.get("input.random_rotations")), t["output.y"]
+        y = module(t["input.x"], t.get("input.cls"), mask_of("input.mask"),
+                   t.get("input.random_rotations"))
+        return module, y, t["output.y"]
     turns = sorted(k for k in t if "random_rotations" in k)
-    return module, module(t["input.ids0"].long(), mask_of("input.mask0"), [t[k] for k in turns] or None), t["output.logits"]
+    y = module(t["input.ids0"].long(), mask_of("input.mask0"), [t[k] for k in turns] or None)
+    return module, y, t["output.logits"]
 
 
 def check(folder):
-    for path in sorted(glob.glob(os.path.join(folder, "attn_*.safetensors")) + glob.glob(os.path.join(folder, "enc_*.safetensors"))):
+    paths = [p for kind in ("attn", "enc")
+             for p in glob.glob(os.path.join(folder, kind + "_*.safetensors"))]
+    for path in sorted(paths):
         t, meta = load_case(path)
         module, y, want = run_case(meta, t, config(meta, t))
         (y * t["input.probe"]).sum().backward()
         none = (meta.get("zero_grads", "") + " " + meta.get("unused_params", "")).split()
         pairs = [("output", y, want)]
-        pairs += [(k, p.grad, t["grad." + k]) for k, p in module.named_parameters() if k not in none]
+        pairs += [(k, p.grad, t["grad." + k]) for k, p in module.named_parameters()
+                  if k not in none]
         worst = 0.0
         for what, got, want in pairs:
             error = relative_error(got, want)
@@ -497,8 +518,9 @@ def bench(args):
     loss = lambda x, y: F.cross_entropy(run(x, None).float(), y)
     seconds = training_step.median(training_step.times(args, optimiser, draw, loss))
     training_step.report(
-        args, model=args.bench, dtype=args.dtype, tokens=args.tokens, batch=args.batch, ran_batch=args.batch,
-        threads=args.threads, seconds=seconds, tokens_per_s=args.batch * args.tokens / seconds,
+        args, model=args.bench, dtype=args.dtype, tokens=args.tokens, batch=args.batch,
+        ran_batch=args.batch, threads=args.threads, seconds=seconds,
+        tokens_per_s=args.batch * args.tokens / seconds,
         peak_mb=training_step.peak_mb(args))
 
 

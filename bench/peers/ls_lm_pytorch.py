@@ -1,8 +1,8 @@
 """The Transformer-LS language model in plain PyTorch, for comparison in benchmarks.
 
 Written from the paper's equations and the public description of the computation, with vectorised
-PyTorch ops and no custom kernels: window logits on overlapping tiles, chunk logits with a visibility
-mask, one softmax over both.
+PyTorch ops and no custom kernels: window logits on overlapping tiles, chunk logits with a
+visibility mask, one softmax over both.
 
     ls_lm_pytorch.py --check DIR          compare with the reference cases in DIR (attn_*, model_*)
     ls_lm_pytorch.py --bench [options]    time a training step and print one JSON line
@@ -59,7 +59,7 @@ class LSAttention(nn.Module):
         return torch.einsum("bclhr,bclhd->bcrhd", p, x).reshape(b, c * self.rank, d)
 
     def window_part(self, q, k, pos, w):
-        """Logits [B,H,M,w] of each query and the w rows that end at it; k [B,H,w+M,D], oldest first."""
+        """Logits [B,H,M,w] of each query and its w last keys; k [B,H,w+M,D], oldest first."""
         b, h, m, d = q.shape
         t = min(w, m)
         tiles = m // t
@@ -70,7 +70,8 @@ class LSAttention(nn.Module):
         a = (q + self.r_w_bias[:, :, 0]).reshape(b, h, tiles, t, d)
         logits = a @ view.transpose(-1, -2)  # query i of a tile sees columns i+1 .. i+w
         s = logits.stride()
-        band = logits.as_strided((b, h, tiles, t, w), (s[0], s[1], s[2], s[3] + s[4], s[4]), logits.storage_offset() + s[4])
+        band = logits.as_strided((b, h, tiles, t, w), (s[0], s[1], s[2], s[3] + s[4], s[4]),
+                                 logits.storage_offset() + s[4])
         return band.reshape(b, h, m, w) + (q + self.r_r_bias) @ pos.transpose(-1, -2)
 
     def window_values(self, p, v, w):
@@ -79,7 +80,8 @@ class LSAttention(nn.Module):
         tiles, span = m // t, w + t
         wide = p.new_zeros(b, h, tiles, t, span + 1)
         s = wide.stride()
-        wide = torch.as_strided_scatter(wide, p.reshape(b, h, tiles, t, w), (b, h, tiles, t, w), (s[0], s[1], s[2], s[3] + s[4], s[4]), s[4])
+        shape, strides = (b, h, tiles, t, w), (s[0], s[1], s[2], s[3] + s[4], s[4])
+        wide = torch.as_strided_scatter(wide, p.reshape(shape), shape, strides, s[4])
         wide = wide[..., :span]
         s = v.stride()
         view = v.as_strided((b, h, tiles, span, self.head), (s[0], s[1], t * s[2], s[2], s[3]))
@@ -133,7 +135,8 @@ class Block(nn.Module):
     def __init__(self, cfg):
         super().__init__()
         self.pre_ln, self.dropout = cfg["pre_ln"], cfg["dropout"]
-        self.attn = LSAttention(cfg["dim"], cfg["heads"], cfg["chunk"], cfg["rank"], cfg["window"], cfg["use_bias"])
+        self.attn = LSAttention(cfg["dim"], cfg["heads"], cfg["chunk"], cfg["rank"], cfg["window"],
+                                cfg["use_bias"])
         self.norm1, self.norm2 = nn.LayerNorm(cfg["dim"]), nn.LayerNorm(cfg["dim"])
         self.ff = FeedForward(cfg["dim"], cfg["hidden"], cfg["dropout"], cfg["gelu"])
 
@@ -177,10 +180,12 @@ class LanguageModel(nn.Module):
 def config(meta):
     num = lambda key, default: type(default)(meta.get(key, default))
     return dict(
-        vocab=num("vocab_size", 208), dim=num("d_model", 512), hidden=num("d_inner", 2048), heads=num("n_head", 8),
-        layers=num("n_layer", 12), mem_len=num("mem_len", 2048), chunk=num("chunk_size", 16), rank=num("chunk_rank", 1),
-        window=num("window_len", 512), use_bias=bool(num("use_bias", 0)), pre_ln=bool(num("pre_ln", 1)),
-        gelu=bool(num("use_gelu", 1)), clamp=num("clamp_len", -1), chunk_clamp=num("cpos_clamp_len", -1), dropout=0.0,
+        vocab=num("vocab_size", 208), dim=num("d_model", 512), hidden=num("d_inner", 2048),
+        heads=num("n_head", 8), layers=num("n_layer", 12), mem_len=num("mem_len", 2048),
+        chunk=num("chunk_size", 16), rank=num("chunk_rank", 1), window=num("window_len", 512),
+        use_bias=bool(num("use_bias", 0)), pre_ln=bool(num("pre_ln", 1)),
+        gelu=bool(num("use_gelu", 1)), clamp=num("clamp_len", -1),
+        chunk_clamp=num("cpos_clamp_len", -1), dropout=0.0,
     )
 
 
@@ -205,7 +210,8 @@ def check(folder):
     for path in sorted(glob.glob(os.path.join(folder, "attn_*.safetensors"))):
         t, meta = load_case(path)
         c = config(meta)
-        op = LSAttention(c["dim"], c["heads"], c["chunk"], c["rank"], c["window"], c["use_bias"]).double()
+        op = LSAttention(c["dim"], c["heads"], c["chunk"], c["rank"], c["window"], c["use_bias"])
+        op = op.double()
         names = set_parameters(op, t)
         out = op(t["input.h"], t["input.h_cache"], t["input.pos_window"], t["input.pos_chunks"])
         worst = compare(path + " out", out, t["output.out"])
@@ -271,8 +277,8 @@ def steps(args, batch):
 
 
 def bench(args):
-    """Prints one JSON line. If the batch does not fit into GPU memory, it is halved until it does: tokens_per_s
-    are then those of ran_batch, and peak_mb is all of the GPU's memory."""
+    """Prints one JSON line. A batch that does not fit into GPU memory is halved until it does:
+    tokens_per_s are then those of ran_batch, and peak_mb is all of the GPU's memory."""
     batch, room = args.batch, None
     while True:
         try:
@@ -287,9 +293,9 @@ def bench(args):
         torch.cuda.empty_cache()
         room = torch.cuda.get_device_properties(0).total_memory / 2**20
     training_step.report(
-        args, model="ls_lm-small", dtype=args.dtype, tokens=args.tokens, batch=args.batch, ran_batch=batch,
-        threads=args.threads, seconds=seconds, tokens_per_s=batch * args.tokens / seconds, peak_mb=room or peak,
-        smoke=args.smoke)
+        args, model="ls_lm-small", dtype=args.dtype, tokens=args.tokens, batch=args.batch,
+        ran_batch=batch, threads=args.threads, seconds=seconds,
+        tokens_per_s=batch * args.tokens / seconds, peak_mb=room or peak, smoke=args.smoke)
 
 
 def main():

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Masked batches of the package transformers, for comparison with bench_texts: DataCollatorForLanguageModeling on
-random ids below RoBERTa's 50265, as tensors, one thread. Prints a JSON line; seconds are processor time.
+"""Masked batches of the package transformers, for comparison with bench_texts:
+DataCollatorForLanguageModeling on random ids below RoBERTa's 50265, as tensors, in one thread.
+Prints a JSON line; seconds are processor time.
 
-    python3 bench/peers/mlm_transformers.py VOCAB [LENGTH [BATCH]]    VOCAB: a folder with vocab.json and merges.txt
+    python3 bench/peers/mlm_transformers.py VOCAB [LENGTH [BATCH]]
+
+VOCAB is a folder with vocab.json and merges.txt.
 """
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Cases of bench_ops for which PyTorch needs another function than torch_ops.py has, or other inputs."""
+"""Cases of bench_ops that need other functions or inputs in PyTorch than torch_ops.py has."""
 import functools
 
 import torch
@@ -8,8 +8,8 @@ from torch_ops import OPS as TORCH
 from torch_ops import first, heads_of, last
 
 MAPS = {"conv2d", "conv2d_relu", "depthwise_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d",
-        "adaptive_max_pool2d", "adaptive_avg_pool2d", "unfold", "fold", "interpolate", "roi_align", "batchnorm",
-        "groupnorm", "instancenorm"}
+        "adaptive_max_pool2d", "adaptive_avg_pool2d", "unfold", "fold", "interpolate", "roi_align",
+        "batchnorm", "groupnorm", "instancenorm"}
 PLANES = {"unfold", "fold"}  # of MAPS: PyTorch's own layout is channels first
 
 BIAS, TABLES = {}, {}
@@ -52,11 +52,13 @@ def fold(x, height, width, kernel, pad=0):
 
 
 def sequence(q, k, v, low_k, low_v, w=8, **_):
-    """Long-short attention of an encoder: windows of 2 w keys and low-rank keys in one softmax; padding is masked."""
+    """Long-short attention of an encoder: windows of 2 w keys and low-rank keys in one softmax;
+    padding is masked."""
     b, n, _ = q.shape
 
     def windows(x):
-        return F.pad(x, (0, 0, w // 2, w // 2)).unfold(2, 2 * w, w).transpose(-2, -1)  # [B,H,N/w,2w,D]
+        x = F.pad(x, (0, 0, w // 2, w // 2)).unfold(2, 2 * w, w)
+        return x.transpose(-2, -1)  # [B,H,N/w,2w,D]
     q, k, v, low_k, low_v = (heads_of(x, 2) for x in (q, k, v, low_k, low_v))
     q = q / 32 ** 0.5
     near = q.reshape(b, 2, n // w, w, 32) @ windows(k).transpose(-2, -1)
@@ -69,7 +71,8 @@ def sequence(q, k, v, low_k, low_v, w=8, **_):
 
 
 def band(q, k, v, heads, w=256, **_):
-    """Longformer's windows: exactly w keys to either side. A chunk of w queries gets three chunks of keys and a mask."""
+    """Longformer's windows: exactly w keys to either side. Each chunk of w queries gets three
+    chunks of keys and a mask."""
     n = q.shape[1]
 
     def chunks(x, size):
@@ -82,9 +85,9 @@ def band(q, k, v, heads, w=256, **_):
     return F.scaled_dot_product_attention(chunks(q, w), k, v, attn_mask=BIAS[n, w]).transpose(1, 2)
 
 
-# 32 documents as long, in words, as film reviews; PyTorch gets them padded.
-REVIEWS = [43, 153, 323, 109, 221, 58, 162, 352, 116, 233, 69, 170, 389, 123, 247, 78, 179, 439, 131, 262, 86, 188,
-           520, 138, 280, 94, 198, 709, 146, 300, 101, 209]
+# 32 documents with the lengths of film reviews in words; PyTorch gets them padded.
+REVIEWS = [43, 153, 323, 109, 221, 58, 162, 352, 116, 233, 69, 170, 389, 123, 247, 78, 179, 439,
+           131, 262, 86, 188, 520, 138, 280, 94, 198, 709, 146, 300, 101, 209]
 LONGEST = -(-max(REVIEWS) // 8) * 8
 
 
@@ -95,7 +98,8 @@ def padded_attention(q, k, v):
 
 
 OPS = {
-    "unfold": unfold, "fold": fold, "roi_align": pool_regions, "rotary": rotary, "window_attention_2d": None,
+    "unfold": unfold, "fold": fold, "roi_align": pool_regions, "rotary": rotary,
+    "window_attention_2d": None,
     "packed_attention": padded_attention, "packed_window_attention": sequence,
     "where": lambda x, y: torch.where(x > 0, x, y),
     "chunk_project_kv": lambda *x, **o: torch.cat(TORCH["chunk_project_kv"](*x, **o), 1),
@@ -104,10 +108,13 @@ CALLS = {  # of single cases
     ("window_attention", "4x4096 d64 h2 w8 r32"): sequence,
     ("window_attention", "Longformer 2048 d768 h12"): band,
 }
-# Other shapes of a case's inputs, by their numbers of axes.
+# Replacements for the shapes of a case's inputs, by number of axes.
 SHAPES = {(op, shape): {2: [len(REVIEWS), LONGEST, 64]} for op, shape in (
-    ("packed_attention", "32 reviews d64 h2"), ("packed_window_attention", "32 reviews d64 h2 w8 r32"))}
-UPDATES = {  # PyTorch's optimisers, and their ways to choose the fastest of
-    "adamw": (torch.optim.AdamW, ("foreach", "fused")), "rmsprop": (torch.optim.RMSprop, ("foreach",)),
-    "adagrad": (torch.optim.Adagrad, ("foreach", "fused")), "adafactor": (torch.optim.Adafactor, ("foreach",)),
+    ("packed_attention", "32 reviews d64 h2"),
+    ("packed_window_attention", "32 reviews d64 h2 w8 r32"))}
+UPDATES = {  # PyTorch's optimisers, and the implementations of which the fastest counts
+    "adamw": (torch.optim.AdamW, ("foreach", "fused")),
+    "rmsprop": (torch.optim.RMSprop, ("foreach",)),
+    "adagrad": (torch.optim.Adagrad, ("foreach", "fused")),
+    "adafactor": (torch.optim.Adafactor, ("foreach",)),
 }

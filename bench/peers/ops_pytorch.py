@@ -1,13 +1,15 @@
 """Times PyTorch's ops like bench_ops: the same cases, one JSON line for each direction.
 
     ops_pytorch.py [--device cpu|cuda] [--dtype f32|bf16] [--compile] [--filter text]
-                   [--threads n] [--clock wall|cpu] [--seconds s] [--smoke] [--layout last|first] [--program bench_ops]
+                   [--threads n] [--clock wall|cpu] [--seconds s] [--smoke] [--layout last|first]
+                   [--program bench_ops]
 
-bench_ops --list has the cases; torch_ops.py has PyTorch's function for each op, and op_cases.py has those of cases for
-which PyTorch needs another one. Cases without any are left out. Attention is scaled_dot_product_attention on
-[B,heads,tokens,64] views of packed [B,tokens,512] tensors, as a model calls it. CUDA is timed by GPU events; the work
-is queued behind other work so that the GPU does not wait for the host. --compile uses torch.compile for everything but
-attention. --smoke: small versions of the CUDA cases, on any device, to try this program. --layout: the memory layout of
+bench_ops --list prints the cases; torch_ops.py has PyTorch's function for each op, and op_cases.py
+the functions for cases that need another one. Cases without any are left out. Attention is
+scaled_dot_product_attention on [B,heads,tokens,64] views of packed [B,tokens,512] tensors, as a
+model calls it. CUDA is timed by GPU events; the work is queued behind other work so that the GPU
+does not wait for the host. --compile uses torch.compile for everything but attention. --smoke:
+small versions of the CUDA cases, on any device, to try this program. --layout: the memory layout of
 images and convolution weights, channels last or first.
 """
 import argparse
@@ -66,8 +68,9 @@ def value(text):
 
 
 def function(case):
-    """PyTorch's function of the case's inputs; None: there is none."""
-    f = op_cases.CALLS.get((case["op"], case["shape"])) or op_cases.OPS.get(case["call"]) or OPS.get(case["call"])
+    """PyTorch's function of the case's inputs, or None if there is none."""
+    f = op_cases.CALLS.get((case["op"], case["shape"])) or op_cases.OPS.get(case["call"])
+    f = f or OPS.get(case["call"])
     options = {k: value(v) for k, v in (word.split("=", 1) for word in case["args"].split())}
     if f is None:
         return None
@@ -79,11 +82,13 @@ def function(case):
 
 
 def make(case, i, args):
-    """Input i as bench_ops describes it. The memory of maps [B,H,W,C] and of kernels [K,C,h,w] has the layout."""
+    """Makes input i as bench_ops describes it; maps [B,H,W,C] and kernels [K,C,h,w] get the
+    layout of --layout."""
     given = case["inputs"][i]
     if given is None:
         return None
-    shape = op_cases.SHAPES.get((case["op"], case["shape"]), {}).get(len(given["shape"]), given["shape"])
+    shapes = op_cases.SHAPES.get((case["op"], case["shape"]), {})
+    shape = shapes.get(len(given["shape"]), given["shape"])
     if given["below"]:
         return torch.randint(0, given["below"], shape, device=args.device)
     dtype = torch.bfloat16 if args.dtype == "bf16" else torch.float32
@@ -138,15 +143,17 @@ def measure(case, apply, args, clock):
         apply = torch.compile(apply)
     for direction, seconds in directions(case, apply, args, clock):
         print(json.dumps({
-            "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "op": case["op"],
-            "direction": direction, "shape": case["shape"], "device": args.device, "dtype": args.dtype,
+            "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""),
+            "op": case["op"], "direction": direction, "shape": case["shape"],
+            "device": args.device, "dtype": args.dtype,
             "threads": args.threads, "ms": round(1e3 * seconds[len(seconds) // 2], 4),
             "best_ms": round(1e3 * seconds[0], 4), "smoke": args.smoke,
         }), flush=True)
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--device", default="cpu")
     p.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     p.add_argument("--compile", action="store_true")
@@ -163,7 +170,9 @@ def main():
     clock = HostClock(args.clock == "cpu") if args.device == "cpu" else CardClock()
     for case in cases(args):
         apply = None if case["update"] else function(case)
-        known = case["op"] in op_cases.UPDATES and args.dtype == "f32" if case["update"] else apply is not None
+        known = apply is not None
+        if case["update"]:
+            known = case["op"] in op_cases.UPDATES and args.dtype == "f32"
         if known and args.filter in f"{case['op']} {case['shape']}":
             measure(case, apply, args, clock)
 

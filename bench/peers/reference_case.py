@@ -21,7 +21,8 @@ def relative_error(got, want):
 
 def stored_state(tensors):
     """The case's parameters and buffers by the names in the model."""
-    return {k.split(".", 1)[1]: v for k, v in tensors.items() if k.startswith(("param.", "buffer."))}
+    kinds = ("param.", "buffer.")
+    return {k.split(".", 1)[1]: v for k, v in tensors.items() if k.startswith(kinds)}
 
 
 def check_images(folder, names, make):
@@ -37,7 +38,8 @@ def check_images(folder, names, make):
         errors = [relative_error(y, next(t[k] for k in ("output.y", "output.logits") if k in t))]
         for key, p in model.named_parameters():
             if key not in meta.get("zero_grads", "").split():
-                errors.append(relative_error(torch.zeros_like(p) if p.grad is None else p.grad, t["grad." + key]))
+                grad = torch.zeros_like(p) if p.grad is None else p.grad
+                errors.append(relative_error(grad, t["grad." + key]))
         print(f"{name}: {max(errors):.1e}")
         if not all(e < 1e-6 for e in errors):
             sys.exit(f"{name}: differs from the reference")

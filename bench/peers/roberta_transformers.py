@@ -2,10 +2,11 @@
 
     roberta_transformers.py --bench NAME [options]   time a training step and print one JSON line
 
-A step is forward with dropout 0.1, cross entropy, backward and fused AdamW, of a base-size model with random weights on
-random texts without padding. NAME-mlm predicts 15 % of the tokens, of which the package computes the logits of all.
-RoBERTa's attention is scaled_dot_product_attention; Longformer's first token is global in the classifier.
-tests/compare/compare_published.py compares the logits of these modules with ours.
+A step is forward with dropout 0.1, cross entropy, backward and fused AdamW, of a base-size model
+with random weights on random texts without padding. NAME-mlm predicts 15 % of the tokens; the
+package computes the logits of all. RoBERTa's attention is scaled_dot_product_attention;
+Longformer's first token is global in the classifier. tests/compare/compare_published.py compares
+the logits of these modules with ours.
 """
 import torch
 import transformers
@@ -23,9 +24,9 @@ VOCAB, TARGETS = 50265, 0.15
 
 def build(name):
     kind, rows = MODELS[name]
-    common = dict(vocab_size=VOCAB, max_position_embeddings=rows, type_vocab_size=1, layer_norm_eps=1e-5,
-                  pad_token_id=1, bos_token_id=0, eos_token_id=2)
-    if not name.endswith("mlm"):  # else the first step sets it, and a compiled model is compiled again
+    common = dict(vocab_size=VOCAB, max_position_embeddings=rows, type_vocab_size=1,
+                  layer_norm_eps=1e-5, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+    if not name.endswith("mlm"):  # else the first step sets it, and a compiled model recompiles
         common["problem_type"] = "single_label_classification"
     if "longformer" in name:
         config = transformers.LongformerConfig(attention_window=[512] * 12, **common)
@@ -40,8 +41,9 @@ def bench(args):
     run = training_step.compiled(model, args)
     extra = {}
     if args.bench == "longformer-base":
-        extra["global_attention_mask"] = torch.zeros(args.batch, args.tokens, dtype=torch.long, device=args.device)
-        extra["global_attention_mask"][:, 0] = 1
+        at = torch.zeros(args.batch, args.tokens, dtype=torch.long, device=args.device)
+        at[:, 0] = 1
+        extra["global_attention_mask"] = at
 
     def draw():
         x = torch.randint(4, VOCAB, (args.batch, args.tokens), device=args.device)
@@ -54,9 +56,10 @@ def bench(args):
     loss = lambda x, y: run(input_ids=x, attention_mask=mask, labels=y, **extra).loss
     seconds = training_step.median(training_step.times(args, optimiser, draw, loss, args.warm_up))
     training_step.report(
-        args, f", transformers {transformers.__version__}", model=args.bench, dtype=args.dtype, tokens=args.tokens,
-        batch=args.batch, threads=args.threads, seconds=seconds, tokens_per_s=args.batch * args.tokens / seconds,
-        peak_mb=training_step.peak_mb(args), libraries_mb=args.libraries_mb)
+        args, f", transformers {transformers.__version__}", model=args.bench, dtype=args.dtype,
+        tokens=args.tokens, batch=args.batch, threads=args.threads, seconds=seconds,
+        tokens_per_s=args.batch * args.tokens / seconds, peak_mb=training_step.peak_mb(args),
+        libraries_mb=args.libraries_mb)
 
 
 def main():

@@ -1,8 +1,9 @@
-"""The ops of tapegrad in PyTorch: one function for each, of the tensors and options of its prototype.
+"""The ops of tapegrad in PyTorch: a function of each op's tensors and options.
 
-Tensors are in the order of the prototype, None where absent; options have its names, and an option that is left out
-has the value of a missing one in tools/op_calls/op_calls.h. Both the comparison (tests/compare) and the benchmark
-(ops_pytorch.py) call these functions, which are therefore as fast as a model would write them. Maps are channels last.
+Tensors are in the order of the prototype, None where absent. Options have its names; omitted ones
+have the default value of tools/op_calls/op_calls.h. Both the comparison (tests/compare) and the
+benchmark (ops_pytorch.py) call these functions, so they are as fast as a model would write them.
+Maps are channels last.
 
     OPS["softmax"](x)        OPS["cumsum"](x, axis=1)        OPS["conv2d"](x, w, None, pad=[1, 1])
 """
@@ -13,14 +14,14 @@ import torch
 import torch.nn.functional as F
 
 OPS = {name: getattr(torch, name) for name in (
-    "neg exp log sqrt square abs relu sigmoid tanh expm1 log1p reciprocal rsqrt floor round sign sin cos "
-    "logical_not isnan isfinite isinf").split()}
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64,
-          "u8": torch.uint8}
+    "neg exp log sqrt square abs relu sigmoid tanh expm1 log1p reciprocal rsqrt floor round sign "
+    "sin cos logical_not isnan isfinite isinf").split()}
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f64": torch.float64,
+          "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
 
 
 def op(f):
-    """Puts a function into the table, without the underscore that keeps Python's own names."""
+    """Puts a function into the table; a trailing underscore avoids Python's own names."""
     OPS[f.__name__.rstrip("_")] = f
     return f
 
@@ -37,10 +38,12 @@ def last(x):
 # ---- elementwise ----
 
 OPS |= {
-    "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "hardswish": F.hardswish, "silu": F.silu,
+    "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "hardswish": F.hardswish, "silu": F.silu,
     "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x), "mish": F.mish,
     "softplus": lambda x: F.softplus(x, threshold=1e9),
-    "scale": lambda x, k: k * x, "leaky_relu": lambda x, k: F.leaky_relu(x, k), "elu": lambda x, k: F.elu(x, k),
+    "scale": lambda x, k: k * x, "leaky_relu": lambda x, k: F.leaky_relu(x, k),
+    "elu": lambda x, k: F.elu(x, k),
     "clamp": lambda x, lo, hi: x.clamp(lo, hi),
     "cast": lambda x, dt: x.to(DTYPES[dt]),
     "masked_fill": lambda x, mask, k: x.masked_fill(mask != 0, k),
@@ -58,7 +61,8 @@ def of_operands(f):
 
 
 OPS |= {name: of_operands(getattr(torch, name)) for name in (
-    "add sub mul div pow maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor").split()}
+    "add sub mul div pow maximum minimum eq ne lt le gt ge logical_and logical_or "
+    "logical_xor").split()}
 
 
 @op
@@ -70,7 +74,9 @@ def where(mask, a=None, b=None, k=0.0):
 # ---- reductions, and functions along an axis ----
 
 def axes_of(x, axes):
-    return list(range(x.ndim)) if axes is None else [i % x.ndim for i in ([axes] if isinstance(axes, int) else axes)]
+    if axes is None:
+        return list(range(x.ndim))
+    return [i % x.ndim for i in ([axes] if isinstance(axes, int) else axes)]
 
 
 def along_one(f):
@@ -90,17 +96,21 @@ def along_all(f):
     return lambda x, axes=None, keep=False: f(x, axes_of(x, axes), keep)
 
 
-OPS |= {"prod": along_one(torch.prod), "argmax": along_one(torch.argmax), "argmin": along_one(torch.argmin)}
+OPS |= {"prod": along_one(torch.prod), "argmax": along_one(torch.argmax),
+        "argmin": along_one(torch.argmin)}
 OPS |= {name: along_all(f) for name, f in (
-    ("sum", torch.sum), ("mean", torch.mean), ("logsumexp", torch.logsumexp), ("max", torch.amax), ("min", torch.amin),
-    ("any", lambda *x: torch.any(*x).to(torch.uint8)), ("all", lambda *x: torch.all(*x).to(torch.uint8)))}
+    ("sum", torch.sum), ("mean", torch.mean), ("logsumexp", torch.logsumexp), ("max", torch.amax),
+    ("min", torch.amin), ("any", lambda *x: torch.any(*x).to(torch.uint8)),
+    ("all", lambda *x: torch.all(*x).to(torch.uint8)))}
 OPS |= {name: lambda x, correction, axes=None, keep=False, f=f:
         f(x, axes_of(x, axes), correction=correction, keepdim=bool(keep))
         for name, f in (("var", torch.var), ("std", torch.std))}
 OPS |= {
     "cumsum": lambda x, axis: x.cumsum(axis), "cumprod": lambda x, axis: x.cumprod(axis),
-    "sort": lambda x, axis, descending=False: tuple(torch.sort(x, dim=axis, descending=bool(descending), stable=True)),
-    "argsort": lambda x, axis, descending=False: x.argsort(dim=axis, descending=bool(descending), stable=True),
+    "sort": lambda x, axis, descending=False:
+        tuple(torch.sort(x, dim=axis, descending=bool(descending), stable=True)),
+    "argsort": lambda x, axis, descending=False:
+        x.argsort(dim=axis, descending=bool(descending), stable=True),
     "topk": lambda x, k, axis, largest=False: tuple(x.topk(k, axis, bool(largest))),
     "softmax": lambda x: x.softmax(-1), "log_softmax": lambda x: x.log_softmax(-1),
 }
@@ -118,21 +128,25 @@ OPS |= {
     "permute": lambda x, order: x.permute(order).contiguous(),
     "slice": lambda x, axis, start, count: x.narrow(axis, start, count),
     "concat": lambda *x, axis: torch.cat(x, axis), "stack": lambda *x, axis: torch.stack(x, axis),
-    "split_sizes": lambda x, axis, sizes: x.split(sizes, axis), "chunk": lambda x, axis, n: x.chunk(n, axis),
+    "split_sizes": lambda x, axis, sizes: x.split(sizes, axis),
+    "chunk": lambda x, axis, n: x.chunk(n, axis),
     "expand": lambda x, shape: x.expand(shape), "roll": lambda x, axis, shift: x.roll(shift, axis),
-    "gather": lambda x, i, axis: x.gather(axis, i), "scatter_add": lambda x, i, y, axis: x.scatter_add(axis, i, y),
+    "gather": lambda x, i, axis: x.gather(axis, i),
+    "scatter_add": lambda x, i, y, axis: x.scatter_add(axis, i, y),
     "index_select": lambda x, i, axis: x.index_select(axis, i),
     "index_add": lambda x, i, y, axis: x.index_add(axis, i, y),
     "flip": lambda x, axes: x.flip(axes), "repeat": lambda x, times: x.repeat(times),
     "repeat_interleave": lambda x, axis, times: x.repeat_interleave(times, axis),
-    "unsqueeze": lambda x, axis: x.unsqueeze(axis), "flatten": lambda x, first, last: x.flatten(first, last),
+    "unsqueeze": lambda x, axis: x.unsqueeze(axis),
+    "flatten": lambda x, first, last: x.flatten(first, last),
     "squeeze": lambda x, axes: x.squeeze(axes) if axes else x.squeeze(),
     "transpose": lambda x, a, b: x.transpose(a, b),
     "tril": lambda x, diagonal=0: x.tril(diagonal), "triu": lambda x, diagonal=0: x.triu(diagonal),
     "embedding": lambda w, i, scale: F.embedding(i, w) if scale == 1 else scale * F.embedding(i, w),
     "arange": lambda end, step, dt="f64", start=0: torch.arange(start, end, step, dtype=DTYPES[dt]),
     "linspace": lambda first, last, n, dt="f64": torch.linspace(first, last, n, dtype=DTYPES[dt]),
-    "rand": lambda s, dt: torch.rand(s, dtype=DTYPES[dt]), "randn": lambda s, dt: torch.randn(s, dtype=DTYPES[dt]),
+    "rand": lambda s, dt: torch.rand(s, dtype=DTYPES[dt]),
+    "randn": lambda s, dt: torch.randn(s, dtype=DTYPES[dt]),
 }
 
 
@@ -152,7 +166,7 @@ def pad(x, axis, before, after, value):
 
 @op
 def pad_nd(x, before, after, mode, value=0.0):
-    """PyTorch pads the last one to three axes, after a batch and channels, unless with a constant."""
+    """Except with a constant, PyTorch pads the last one to three axes, after batch and channels."""
     sizes = list(zip(before, after)) + [(0, 0)] * (x.ndim - len(before))
     maps = mode != "constant" and sizes[-1] == (0, 0) and x.ndim > 2
     if maps:
@@ -171,8 +185,10 @@ OPS |= {
     "matmul": lambda a, b, ta=False, tb=False: (a.mT if ta else a) @ (b.mT if tb else b),
     "rmsnorm": lambda x, w=None, eps=0.0: F.rms_norm(x, x.shape[-1:], w, eps),
     "layernorm": lambda x, w=None, b=None, eps=0.0: F.layer_norm(x, x.shape[-1:], w, b, eps),
-    "instancenorm": lambda x, w=None, b=None, eps=0.0: last(F.instance_norm(first(x), None, None, w, b, eps=eps)),
-    "groupnorm": lambda x, w=None, b=None, groups=1, eps=0.0: last(F.group_norm(first(x), groups, w, b, eps)),
+    "instancenorm": lambda x, w=None, b=None, eps=0.0:
+        last(F.instance_norm(first(x), None, None, w, b, eps=eps)),
+    "groupnorm": lambda x, w=None, b=None, groups=1, eps=0.0:
+        last(F.group_norm(first(x), groups, w, b, eps)),
     "batchnorm": lambda x, w, b, mean, var, momentum, eps:
         last(F.batch_norm(first(x), mean, var, w, b, True, momentum, eps)),
 }
@@ -208,8 +224,10 @@ def transposed(f):
 
 
 OPS |= {"conv1d": convolution(F.conv1d), "conv2d": convolution(F.conv2d),
-        "conv_transpose1d": transposed(F.conv_transpose1d), "conv_transpose2d": transposed(F.conv_transpose2d),
-        "depthwise_conv2d": lambda x, w, b=None, **o: OPS["conv2d"](x, w, b, groups=x.shape[-1], **o)}
+        "conv_transpose1d": transposed(F.conv_transpose1d),
+        "conv_transpose2d": transposed(F.conv_transpose2d),
+        "depthwise_conv2d": lambda x, w, b=None, **o:
+            OPS["conv2d"](x, w, b, groups=x.shape[-1], **o)}
 
 
 @op
@@ -229,8 +247,10 @@ def avg_pool2d(x, kernel, stride=None, pad=0, ceil=False, ignore_pad=False):
 
 
 OPS |= {
-    "adaptive_max_pool2d": lambda x, height, width: last(F.adaptive_max_pool2d(first(x), (height, width))),
-    "adaptive_avg_pool2d": lambda x, height, width: last(F.adaptive_avg_pool2d(first(x), (height, width))),
+    "adaptive_max_pool2d": lambda x, height, width:
+        last(F.adaptive_max_pool2d(first(x), (height, width))),
+    "adaptive_avg_pool2d": lambda x, height, width:
+        last(F.adaptive_avg_pool2d(first(x), (height, width))),
 }
 
 
@@ -284,13 +304,16 @@ def slopes_of(heads):
 def alibi_bias(heads, n, s, causal, dtype, device):
     """[1,H,n,S], the same for all calls; queries are the last rows."""
     at = torch.arange(s, device=device)
-    distance = (at[s - n:, None] if s >= n else torch.arange(s - n, s, device=device)[:, None]) - at
-    bias = -torch.tensor(slopes_of(heads), dtype=dtype, device=device)[:, None, None] * distance.abs()
+    query = at[s - n:, None] if s >= n else torch.arange(s - n, s, device=device)[:, None]
+    distance = query - at
+    slopes = torch.tensor(slopes_of(heads), dtype=dtype, device=device)
+    bias = -slopes[:, None, None] * distance.abs()
     return (bias.masked_fill(distance < 0, -torch.inf) if causal else bias)[None]
 
 
 @op
-def attention(q, k, v, mask=None, bias=None, heads=1, kv_heads=0, causal=False, alibi=False, keys=0):
+def attention(q, k, v, mask=None, bias=None, heads=1, kv_heads=0, causal=False, alibi=False,
+              keys=0):
     n, s, kv = q.shape[1], keys or k.shape[1], kv_heads or heads
     q, k, v = heads_of(q, heads), heads_of(k[:, :s], kv), heads_of(v[:, :s], kv)
     add, ahead = None, bool(causal) and n == s
@@ -305,7 +328,8 @@ def attention(q, k, v, mask=None, bias=None, heads=1, kv_heads=0, causal=False, 
             add = add.masked_fill(torch.ones(n, s, device=q.device).triu(1 + s - n) > 0, -torch.inf)
     if mask is not None:
         add = add.masked_fill(mask[:, None, None] == 0, -torch.inf)
-    return packed(F.scaled_dot_product_attention(q, k, v, add, is_causal=ahead, enable_gqa=kv != heads))
+    y = F.scaled_dot_product_attention(q, k, v, add, is_causal=ahead, enable_gqa=kv != heads)
+    return packed(y)
 
 
 def buckets_of(n, chunk, longest):
@@ -315,8 +339,9 @@ def buckets_of(n, chunk, longest):
 
 
 @op
-def lsh_attention(qk, v, rotations=None, mask=None, heads=1, chunk=64, rounds=2, buckets=None, longest=0):
-    """Reformer's, with its padding in a bucket of its own."""
+def lsh_attention(qk, v, rotations=None, mask=None, heads=1, chunk=64, rounds=2, buckets=None,
+                  longest=0):
+    """Reformer's attention; padding has an extra bucket."""
     n, size = qk.shape[1], qk.shape[2] // heads
     x, v = heads_of(qk, heads), heads_of(v, heads)
     key = F.rms_norm(x, x.shape[-1:], eps=1e-6) * size ** -0.5
@@ -331,7 +356,8 @@ def lsh_attention(qk, v, rotations=None, mask=None, heads=1, chunk=64, rounds=2,
         bucket, at, times = 0, 0, 1
         for f in factors:
             z = torch.einsum("bhnd,hdrf->bhrnf", x, rotations[..., at:at + f // 2])
-            bucket, at, times = bucket + times * torch.cat([z, -z], -1).argmax(-1), at + f // 2, times * f
+            bucket = bucket + times * torch.cat([z, -z], -1).argmax(-1)
+            at, times = at + f // 2, times * f
         if mask is not None:
             bucket = bucket.masked_fill(mask[:, None, None] == 0, count)
         bucket = bucket + (count + 1) * torch.arange(rounds, device=x.device)[:, None]
@@ -346,18 +372,21 @@ def lsh_attention(qk, v, rotations=None, mask=None, heads=1, chunk=64, rounds=2,
     place = order.unflatten(2, (-1, chunk))
     s = cut(x) @ look(cut(key)).transpose(-1, -2)
     if mask is not None:
-        hidden = mask[:, None, :].expand(-1, heads, -1).take_along_dim(order, 2).unflatten(2, (-1, chunk)) == 0
+        hidden = mask[:, None, :].expand(-1, heads, -1).take_along_dim(order, 2)
+        hidden = hidden.unflatten(2, (-1, chunk)) == 0
         s = s.masked_fill(look(hidden)[..., None, :], -1e9)
     s = s.masked_fill(place[..., None] == look(place)[..., None, :], -1e5)
     lse = s.logsumexp(-1, keepdim=True)
     y = ((s - lse).exp() @ look(cut(v))).flatten(2, 3)
-    y, lse = (t.take_along_dim(undo[..., None], 2).unflatten(2, (rounds, n)) for t in (y, lse.flatten(2, 3)))
+    y, lse = (t.take_along_dim(undo[..., None], 2).unflatten(2, (rounds, n))
+              for t in (y, lse.flatten(2, 3)))
     return packed((lse.softmax(2) * y).sum(2))
 
 
 @op
-def linear_attention(q, k, v, projection=None, mask=None, heads=1, features="elu", scale=0.0, normalise=False, eps=0.0):
-    """Maxima of positive features are constants."""
+def linear_attention(q, k, v, projection=None, mask=None, heads=1, features="elu", scale=0.0,
+                     normalise=False, eps=0.0):
+    """Gradients treat the maxima of positive features as constants."""
     q, k, v = (heads_of(x, heads) for x in (q, k, v))
     scale = scale or (k.shape[2] ** -0.5 if features == "elu" else q.shape[-1] ** -0.25)
     eps = eps or (1e-4 if features == "positive" else 1e-3)
@@ -368,7 +397,8 @@ def linear_attention(q, k, v, projection=None, mask=None, heads=1, features="elu
         u = x @ projection.detach().T
         if features == "relu":
             return u.relu() + eps
-        return torch.exp(u - x.square().sum(-1, keepdim=True) / 2 - u.detach().amax(axes, keepdim=True)) + eps
+        largest = u.detach().amax(axes, keepdim=True)
+        return torch.exp(u - x.square().sum(-1, keepdim=True) / 2 - largest) + eps
     if features == "elu":
         q, k = F.elu(q) + 1, (F.elu(k) + 1) * real
     else:
@@ -398,7 +428,7 @@ REDUCTIONS = {"mean": "mean", "sum": "sum", "each": "none"}
 
 
 def loss(f):
-    """f of x and a target without a gradient. Without elements the mean is 0 here and NaN in PyTorch."""
+    """f of x and a detached target. The mean of no elements is 0 here, NaN in PyTorch."""
     def apply(x, target, reduction="mean", **options):
         how = "sum" if reduction == "mean" and x.numel() == 0 else REDUCTIONS[reduction]
         return f(x, target.detach(), reduction=how, **options)
@@ -414,18 +444,21 @@ def of_rows(f):
     def apply(x, target, reduction="mean", smoothing=0.0):
         more = {"label_smoothing": smoothing} if smoothing else {}
         x = x.float() if x.dtype == torch.bfloat16 else x
-        y = f(x.reshape(-1, x.shape[-1]), target.long().reshape(-1), reduction=REDUCTIONS[reduction], **more)
+        how = REDUCTIONS[reduction]
+        y = f(x.reshape(-1, x.shape[-1]), target.long().reshape(-1), reduction=how, **more)
         return y.reshape(target.shape) if reduction == "each" else y
     return apply
 
 
 OPS |= {
-    "mse": loss(F.mse_loss), "smooth_l1": loss(F.smooth_l1_loss), "bce": loss(F.binary_cross_entropy),
-    "bce_logits": loss(F.binary_cross_entropy_with_logits), "kl_div": loss(F.kl_div),
+    "mse": loss(F.mse_loss), "smooth_l1": loss(F.smooth_l1_loss), "kl_div": loss(F.kl_div),
+    "bce": loss(F.binary_cross_entropy), "bce_logits": loss(F.binary_cross_entropy_with_logits),
     "soft_margin": loss(F.soft_margin_loss), "hinge_embedding": loss(F.hinge_embedding_loss),
     "poisson_nll": loss(lambda x, t, reduction, rate, full, eps:
-                        F.poisson_nll_loss(x, t, log_input=not rate, full=full, eps=eps, reduction=reduction)),
-    "hinge": lambda x, t, margin, reduction="mean": reduced((margin - t.detach() * x).clamp_min(0), reduction),
+                        F.poisson_nll_loss(x, t, log_input=not rate, full=full, eps=eps,
+                                           reduction=reduction)),
+    "hinge": lambda x, t, margin, reduction="mean":
+        reduced((margin - t.detach() * x).clamp_min(0), reduction),
     "cross_entropy": of_rows(F.cross_entropy), "nll": of_rows(F.nll_loss),
     "cosine_similarity": lambda a, b, eps: F.cosine_similarity(a, b, -1, eps),
     "margin_ranking": lambda a, b, t, margin, reduction="mean":
@@ -443,7 +476,8 @@ def triplet_margin(a, b, c, margin, p=2.0, swap=False, reduction="mean"):
 
 @op
 def focal(x, target, alpha, gamma, reduction="mean"):
-    """torchvision's sigmoid_focal_loss of one-hot rows; class V is the background, below 0 is not counted."""
+    """torchvision's sigmoid_focal_loss of one-hot rows; class V is the background, negative classes
+    do not count."""
     target, v = target.long(), x.shape[-1]
     hot = F.one_hot(target.clamp(min=0), v + 1)[..., :v].to(x.dtype)
     p = x.sigmoid()
@@ -458,7 +492,8 @@ def focal(x, target, alpha, gamma, reduction="mean"):
 def giou(x, target, eps, reduction="mean"):
     """torchvision's generalized_box_iou_loss."""
     (a, b, c, d), (e, f, g, h) = x.unbind(-1), target.detach().unbind(-1)
-    inner = (torch.min(c, g) - torch.max(a, e)).clamp(min=0) * (torch.min(d, h) - torch.max(b, f)).clamp(min=0)
+    wide = (torch.min(c, g) - torch.max(a, e)).clamp(min=0)
+    inner = wide * (torch.min(d, h) - torch.max(b, f)).clamp(min=0)
     union = (c - a) * (d - b) + (g - e) * (h - f) - inner
     outer = (torch.max(c, g) - torch.min(a, e)) * (torch.max(d, h) - torch.min(b, f))
     return reduced(1 - inner / (union + eps) + (outer - union) / (outer + eps), reduction)

@@ -1,4 +1,4 @@
-"""What the peers' scripts share that time training steps: their flags, the clock, a step, memory and the JSON line."""
+"""Training steps as the peers' scripts time them: flags, clock, a step, memory, the JSON line."""
 import argparse
 import json
 import resource
@@ -16,8 +16,10 @@ FLAGS = {
 
 
 def parser(doc, batch, models=None, metavar="MODEL", without=()):
-    """--bench takes the name of a model if there are several. The flags in `without` keep their defaults."""
-    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """--bench takes the name of a model if there are several. The flags in `without` keep their
+    defaults."""
+    p = argparse.ArgumentParser(description=doc,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--check", metavar="DIR")
     if models:
         p.add_argument("--bench", choices=models, metavar=metavar, help=", ".join(models))
@@ -59,7 +61,7 @@ def step(args, optimiser, loss, *batch):
 
 
 def times(args, optimiser, draw, loss, warm_up=WARM_UP):
-    """Seconds of each measured step, in ascending order; draw() gives a batch, which is not timed."""
+    """Seconds of each measured step, ascending; draw() gives a batch and is not timed."""
     now = time.process_time if args.clock == "cpu" else time.perf_counter
     wait = torch.cuda.synchronize if args.device != "cpu" else lambda: None
     seconds = []

@@ -1,7 +1,7 @@
 """ViT-LSLA in plain PyTorch, for comparison in benchmarks.
 
-Written from the paper's equations with vectorised PyTorch ops and no custom kernels: windows are cut
-out of the rolled map, scores and weights of all windows and heads are tensors.
+Written from the paper's equations with vectorised PyTorch ops and no custom kernels: windows are
+cut out of the rolled map; scores and weights of all windows and heads are tensors.
 
     vit_lsla_pytorch.py --check DIR          compare with the reference cases in DIR (model_*)
     vit_lsla_pytorch.py --bench [options]    time a training step and print one JSON line
@@ -18,8 +18,8 @@ from reference_case import load_case, relative_error, stored_state
 import training_step
 
 PAPER = dict(
-    image=(224, 224), classes=102, dim=96, depths=(2, 4, 8, 2), heads=(3, 6, 12, 24), window=7, mlp_ratio=2,
-    variant="qxx", scale="dynamic", inner=1, outer=1, drop_path=0.0,
+    image=(224, 224), classes=102, dim=96, depths=(2, 4, 8, 2), heads=(3, 6, 12, 24), window=7,
+    mlp_ratio=2, variant="qxx", scale="dynamic", inner=1, outer=1, drop_path=0.0,
 )
 
 
@@ -137,12 +137,15 @@ class ViT(nn.Module):
     def __init__(self, cfg):
         super().__init__()
         dim, depths = cfg["dim"], cfg["depths"]
-        conv = lambda i, o: nn.ModuleDict({"conv": nn.Conv2d(i, o, 3, 2, 1, bias=False), "bn": nn.BatchNorm2d(o)})
+        conv = lambda i, o: nn.ModuleDict({
+            "conv": nn.Conv2d(i, o, 3, 2, 1, bias=False), "bn": nn.BatchNorm2d(o)})
         self.stem = nn.ModuleList([conv(3, dim // 2), conv(dim // 2, dim)])
-        self.layers, size, done = nn.ModuleList(), [((n + 1) // 2 + 1) // 2 for n in cfg["image"]], 0
+        self.layers, done = nn.ModuleList(), 0
+        size = [((n + 1) // 2 + 1) // 2 for n in cfg["image"]]
         for i, depth in enumerate(depths):
             rates = [cfg["drop_path"] * (done + j) / max(sum(depths) - 1, 1) for j in range(depth)]
-            blocks = [Block(cfg, size, dim, cfg["heads"][i], j % 2 == 1, rates[j]) for j in range(depth)]
+            blocks = [Block(cfg, size, dim, cfg["heads"][i], j % 2 == 1, rate)
+                      for j, rate in enumerate(rates)]
             layer = {"blocks": nn.ModuleList(blocks)}
             if i + 1 < len(depths):
                 layer["downsample"] = Downsample(dim)
@@ -198,18 +201,20 @@ def bench(args):
     x = torch.rand(args.batch, 3, 224, 224) * 2 - 1
     y = torch.arange(args.batch) * 7 % 102
     if args.channels_last:
-        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+        layout = torch.channels_last
+        model, x = model.to(memory_format=layout), x.to(memory_format=layout)
     run = training_step.compiled(model, args)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05)
 
     def loss(x, y):
-        optimiser.zero_grad(set_to_none=True)  # before the forward pass, which then needs less memory
+        optimiser.zero_grad(set_to_none=True)  # before the forward pass: it needs less memory then
         return F.cross_entropy(run(x), y)
 
     seconds = training_step.median(training_step.times(args, optimiser, lambda: (x, y), loss))
     training_step.report(
-        args, model="vit_lsla", batch=args.batch, threads=args.threads, channels_last=args.channels_last,
-        seconds=seconds, images_per_s=args.batch / seconds, peak_mb=training_step.peak_mb(args))
+        args, model="vit_lsla", batch=args.batch, threads=args.threads,
+        channels_last=args.channels_last, seconds=seconds, images_per_s=args.batch / seconds,
+        peak_mb=training_step.peak_mb(args))
 
 
 def main():
