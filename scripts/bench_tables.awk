@@ -51,10 +51,15 @@ function keep_all(row, keys,    i, n, list) {
     for (i = 1; i <= n; i++) keep(row, list[i])
 }
 
-# Names that match our lines with those of peers.
+# Names by which our lines and the peers' are matched.
 function dtype_name() { return get("dtype") == "bf16" ? ", bf16" : "" }
-function step_name() { return get("model") ", " (get("batch") > 1 ? get("batch") " x " : "") get("tokens") " tokens" dtype_name() }
-function images_name() { return get("model") ", " get("batch") " images, training step" dtype_name() }
+function step_name(    times) {
+    times = get("batch") > 1 ? get("batch") " x " : ""
+    return get("model") ", " times get("tokens") " tokens" dtype_name()
+}
+function images_name() {
+    return get("model") ", " get("batch") " images, training step" dtype_name()
+}
 function op_name() { return get("op") " " get("shape") ", " get("direction") dtype_name() }
 
 # The key of a peer's row; peers are numbered in order of appearance.
@@ -77,7 +82,8 @@ function peer_row(name,    peer) {
         profiled[name] = ++profiles
         profile_of[profiles] = name
     }
-    profile_lines[name] = profile_lines[name] "| " get("part") ", " get("direction") " | " get("calls") " | " ms(get("ms") + 0) " | " show("%.3f", get("share")) " |\n"
+    profile_lines[name] = profile_lines[name] "| " get("part") ", " get("direction") " | " \
+        get("calls") " | " ms(get("ms") + 0) " | " show("%.3f", get("share")) " |\n"
     next
 }
 /"images_per_s"/ {
@@ -85,25 +91,31 @@ function peer_row(name,    peer) {
     row = get("peer") != "" ? peer_row(name) : row_of("images", name)
     meets[row] = name
     on_gpu[row] = get("isa") == "cuda"
-    keep_all(row, "images_per_s process_peak_mb device_peak_mb peak_mb utilisation seconds kernel_seconds")
+    keep_all(row, "images_per_s process_peak_mb device_peak_mb peak_mb utilisation seconds " \
+        "kernel_seconds")
     next
 }
 /"peer"/ && /"model"/ {
     keep_all(peer_row(step_name()), "tokens_per_s peak_mb")
     if (get("ran_batch") < get("batch"))
-        notes = notes get("peer") " ran out of memory for " step_name() ": its tokens/s are for a batch of " get("ran_batch") ", its memory is all of the GPU's.\n"
+        notes = notes get("peer") " ran out of memory for " step_name() \
+            ": its tokens/s are for a batch of " get("ran_batch") \
+            ", its memory is all of the GPU's.\n"
     next
 }
 /"peer"/ { keep_all(peer_row(op_name()), "ms best_ms"); next }
 /"context"/ {
-    keep_all(row_of("decoding", get("model") " after " get("context") " tokens" dtype_name()), "ms_a_token process_peak_mb")
+    row = row_of("decoding", get("model") " after " get("context") " tokens" dtype_name())
+    keep_all(row, "ms_a_token process_peak_mb")
     next
 }
 /"model"/ {
-    row = row_of("step", step_name() (get("graph") == 1 ? ", graph" : "") ", recompute " get("recompute"))
+    name = step_name() (get("graph") == 1 ? ", graph" : "")
+    row = row_of("step", name ", recompute " get("recompute"))
     meets[row] = step_name()
     on_gpu[row] = get("isa") == "cuda"
-    keep_all(row, "tokens_per_s gflops process_peak_mb device_peak_mb predicted_mb utilisation sgemm_gflops matmul_gflops seconds kernel_seconds unfused")
+    keep_all(row, "tokens_per_s gflops process_peak_mb device_peak_mb predicted_mb utilisation " \
+        "sgemm_gflops matmul_gflops seconds kernel_seconds unfused")
     next
 }
 /"op"/ {
@@ -112,26 +124,30 @@ function peer_row(name,    peer) {
     keep_all(row, "ms gflops gbytes_per_s utilisation mb time_to_closed_form bytes_a_token")
 }
 
-# For each peer: its figure and the ratio of ours to it (inverse: of its to ours, "times as fast").
+# Each peer's figure and its ratio to ours: ours over theirs, or (inverse) theirs over ours.
 function peer_columns(row, ours, key, inverse, format,    p, theirs, text) {
     for (p = 1; p <= peers; p++) {
         theirs = median("peer" SUBSEP meets[row] SUBSEP p, key)
-        text = text sprintf(" %s | %s |", show(format, theirs), inverse ? ratio(theirs, ours) : ratio(ours, theirs))
+        text = text sprintf(" %s | %s |", show(format, theirs),
+            inverse ? ratio(theirs, ours) : ratio(ours, theirs))
     }
     return text
 }
 
 # The utilisation of each peer: the same FLOPs in its time.
-function peer_utilisation(row, ours, used,    p, theirs, text) {
+function peer_utilisation(row, ours, used,    p, theirs, known_both, text) {
     for (p = 1; p <= peers; p++) {
         theirs = median("peer" SUBSEP meets[row] SUBSEP p, "tokens_per_s")
-        text = text " " (ours == "" || ours == 0 || theirs == "" ? "" : sprintf("%.2f", used * theirs / ours)) " |"
+        known_both = ours != "" && ours != 0 && theirs != ""
+        text = text " " (known_both ? sprintf("%.2f", used * theirs / ours) : "") " |"
     }
     return text
 }
 
 function peer_heads(what, compared,    p, text) {
-    for (p = 1; p <= peers; p++) text = text sprintf(" %s%s |", what, p > 1 ? " (" p ")" : "") (compared ? " " compared " |" : "")
+    for (p = 1; p <= peers; p++)
+        text = text sprintf(" %s%s |", what, p > 1 ? " (" p ")" : "") \
+            (compared ? " " compared " |" : "")
     return text
 }
 
@@ -148,7 +164,9 @@ END {
     for (p = 1; p <= peers; p++) print "Peer" (peers > 1 ? " (" p ")" : "") ": " peer_name[p]
     if (!peers) print "Peer: none"
     if (rows["step"]) {
-        print "\n| training step | tapegrad tokens/s |" peer_heads("peer", "ratio") " utilisation |" peer_heads("peer's") " of GFLOP/s | memory MB |" peer_heads("peer MB", "ratio") " device MB | predicted | time over kernels |"
+        print "\n| training step | tapegrad tokens/s |" peer_heads("peer", "ratio") \
+            " utilisation |" peer_heads("peer's") " of GFLOP/s | memory MB |" \
+            peer_heads("peer MB", "ratio") " device MB | predicted | time over kernels |"
         print line(8 + 5 * peers)
     }
     for (i = 1; i <= rows["step"]; i++) {
@@ -158,15 +176,17 @@ END {
         rate = median(row, on_gpu[row] ? "matmul_gflops" : "sgemm_gflops")
         kernels = median(row, "kernel_seconds")
         used = median(row, "utilisation")
-        printf "| %s | %s |%s %s |%s %s | %s |%s %s | %s | %s |\n", label["step", i], show("%.0f", ours),
-            peer_columns(row, ours, "tokens_per_s", 0, "%.0f"), show("%.2f", used), peer_utilisation(row, ours, used),
-            show("%.0f", rate), show("%.0f", memory), peer_columns(row, memory, "peak_mb", 0, "%.0f"),
+        printf "| %s | %s |%s %s |%s %s | %s |%s %s | %s | %s |\n", label["step", i],
+            show("%.0f", ours), peer_columns(row, ours, "tokens_per_s", 0, "%.0f"),
+            show("%.2f", used), peer_utilisation(row, ours, used), show("%.0f", rate),
+            show("%.0f", memory), peer_columns(row, memory, "peak_mb", 0, "%.0f"),
             show("%.0f", median(row, "device_peak_mb")), show("%.0f", median(row, "predicted_mb")),
             ratio(median(row, "seconds"), kernels)
     }
     if (notes) printf "\n%s", notes
     if (rows["op"]) {
-        print "\n| op | ms | GFLOP/s | GB/s | utilisation |" peer_heads("peer ms", "times as fast") " MB | time to closed form | bytes a token |"
+        print "\n| op | ms | GFLOP/s | GB/s | utilisation |" \
+            peer_heads("peer ms", "times as fast") " MB | time to closed form | bytes a token |"
         print line(8 + 2 * peers)
     }
     for (i = 1; i <= rows["op"]; i++) {
@@ -179,7 +199,8 @@ END {
             show("%.0f", median(row, "bytes_a_token"))
     }
     if (rows["images"]) {
-        print "\n| images | tapegrad images/s |" peer_heads("peer", "ratio") " utilisation | memory MB |" peer_heads("peer MB", "ratio") " time over kernels |"
+        print "\n| images | tapegrad images/s |" peer_heads("peer", "ratio") \
+            " utilisation | memory MB |" peer_heads("peer MB", "ratio") " time over kernels |"
         print line(5 + 4 * peers)
     }
     for (i = 1; i <= rows["images"]; i++) {
@@ -187,8 +208,9 @@ END {
         ours = median(row, "images_per_s")
         memory = median(row, on_gpu[row] ? "device_peak_mb" : "process_peak_mb")
         printf "| %s | %s |%s %s | %s |%s %s |\n", label["images", i], ms(ours),
-            peer_columns(row, ours, "images_per_s", 0, "%.3g"), show("%.2f", median(row, "utilisation")),
-            show("%.0f", memory), peer_columns(row, memory, "peak_mb", 0, "%.0f"),
+            peer_columns(row, ours, "images_per_s", 0, "%.3g"),
+            show("%.2f", median(row, "utilisation")), show("%.0f", memory),
+            peer_columns(row, memory, "peak_mb", 0, "%.0f"),
             ratio(median(row, "seconds"), median(row, "kernel_seconds"))
     }
     if (rows["decoding"]) {

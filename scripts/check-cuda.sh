@@ -10,15 +10,20 @@ nvcc=$(find_nvcc) || {
 }
 need $BUILD_NEEDS $TEST_NEEDS g++:g++
 export CUDACXX=$nvcc
-configure cuda -DBUILD_SHARED_LIBS=OFF -DTAPEGRAD_WERROR=ON -DTAPEGRAD_TESTS=ON -DTAPEGRAD_EXAMPLES=ON -DTAPEGRAD_BENCH=ON
+configure cuda -DBUILD_SHARED_LIBS=OFF -DTAPEGRAD_WERROR=ON -DTAPEGRAD_TESTS=ON \
+    -DTAPEGRAD_EXAMPLES=ON -DTAPEGRAD_BENCH=ON
 build cuda
 bin=$ROOT/build/cuda/bin
 
-! ldd "$bin/enwik8" | grep -E 'lib(cuda|cublas|nv)' || die "enwik8 links these libraries; load them when a device opens instead."
-ctest --test-dir build/cuda --output-on-failure --no-tests=error -R '^test_(errors|gemm|optim|tape|models.*)$'
+! ldd "$bin/enwik8" | grep -E 'lib(cuda|cublas|nv)' ||
+    die "enwik8 links these libraries; load them when a device opens instead."
+ctest --test-dir build/cuda --output-on-failure --no-tests=error \
+    -R '^test_(errors|gemm|optim|tape|models.*)$'
 
 if ! command -v nvidia-smi >/dev/null; then
-    said=$("$bin/enwik8" train --data "$ROOT/README.md" --device cuda 2>&1) && die "enwik8 --device cuda trains without a GPU."
-    [ "$said" = "enwik8 train: device cuda:0: this machine has no NVIDIA driver (libcuda.so.1); use cpu" ] || die "enwik8 --device cuda prints: $said"
+    why="device cuda:0: this machine has no NVIDIA driver (libcuda.so.1); use cpu"
+    said=$("$bin/enwik8" train --data "$ROOT/README.md" --device cuda 2>&1) &&
+        die "enwik8 --device cuda trains without a GPU."
+    [ "$said" = "enwik8 train: $why" ] || die "enwik8 --device cuda prints: $said"
 fi
 scripts/kernel-report.sh ${CUDAARCHS:+--newest}

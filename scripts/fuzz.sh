@@ -4,26 +4,29 @@
 #
 #   scripts/fuzz.sh                  all of them with new random inputs, a minute in total
 #   scripts/fuzz.sh SECONDS          the same, longer
-#   scripts/fuzz.sh SECONDS NAME     one: safetensors, torch, data, config, image, image_set, table, documents, texts,
-#                                    bpe, coco, report, ops, runs or programs
+#   scripts/fuzz.sh SECONDS NAME     one of them: safetensors, torch, data, config, image,
+#                                    image_set, table, documents, texts, bpe, coco, report, ops,
+#                                    runs or programs
 #   scripts/fuzz.sh --runs [NAME]    a fixed number of inputs, the same ones every time: for CI
 #   scripts/fuzz.sh merge [NAME]     copies inputs that reach new code into tests/fuzz/corpus
 #
-# Inputs of the random runs that reach new code are kept in build/fuzz/corpus/NAME, inputs that break
-# something in build/fuzz/crashes.
+# Inputs of the random runs that reach new code are kept in build/fuzz/corpus/NAME, inputs that
+# break something in build/fuzz/crashes.
 source "$(dirname "$0")/setup.sh"
 
 # The fuzzers, each with its number of inputs for --runs: about ten seconds of one core.
-counts="programs:600 runs:4000 ops:12000 config:20000 safetensors:120000 torch:20000 data:40000 image:25000"
-counts="$counts image_set:60000 table:150000 documents:60000 texts:12000 bpe:30000 coco:60000 report:6000"
+counts="programs:600 runs:4000 ops:12000 config:20000 safetensors:120000 torch:20000 data:40000"
+counts="$counts image:25000 image_set:60000 table:150000 documents:60000 texts:12000 bpe:30000"
+counts="$counts coco:60000 report:6000"
 case ${1:-} in
 -h | --help)
-    sed -n '2,14s/^# \{0,1\}//p' "$0"
+    manual "$0"
     exit 0
     ;;
 esac
 mode=${1:-60}
-[[ $mode =~ ^([1-9][0-9]*|merge|--runs)$ ]] || die "'$mode' is not a number of seconds; see scripts/fuzz.sh --help"
+[[ $mode =~ ^([1-9][0-9]*|merge|--runs)$ ]] ||
+    die "'$mode' is not a number of seconds; see scripts/fuzz.sh --help"
 if [ $# -gt 1 ]; then
     [[ " $counts" = *" $2:"* ]] || die "There is no fuzzer '$2'; see scripts/fuzz.sh --help"
     counts=$(grep -oE "(^| )$2:[0-9]+" <<<"$counts")
@@ -34,7 +37,7 @@ configure fuzz
 build fuzz
 
 cd "$ROOT"
-work=$ROOT/build/fuzz seeds=$ROOT/tests/fuzz/corpus # absolute: fuzz_runs works in a folder of its own
+work=$ROOT/build/fuzz seeds=$ROOT/tests/fuzz/corpus # absolute: fuzz_runs works in another folder
 crashes=$work/crashes
 mkdir -p "$crashes"
 # Using more memory than such a small file can need is a finding too.
@@ -57,29 +60,33 @@ each=0
 [ "$mode" = --runs ] || [ "$each" -gt 0 ] || each=1 # 0 would be for ever
 export mode each crashes limits work seeds
 
-# Runs the same inputs each time: the corpus in an order that does not depend on the file system, a fixed
-# seed, and no mutations that depend on addresses (-use_cmp).
+# Runs the same inputs each time: the corpus in an order that does not depend on the file system, a
+# fixed seed, and no mutations that depend on addresses (-use_cmp).
 fixed() {
     rm -rf "$work/runs/$1"
     mkdir -p "$work/runs/$1"
-    ls "$seeds/$1" | LC_ALL=C sort | sed "s|^|$seeds/$1/|" | paste -sd, | tr -d '\n' >"$work/runs/$1.list"
+    ls "$seeds/$1" | LC_ALL=C sort | sed "s|^|$seeds/$1/|" | paste -sd, | tr -d '\n' \
+        >"$work/runs/$1.list"
     "$work/bin/fuzz_$1" $limits -seed=1 -runs="$2" -use_cmp=0 -seed_inputs="@$work/runs/$1.list" \
         -print_final_stats=1 -artifact_prefix="$crashes/$1-" "$work/runs/$1"
 }
 random() {
     mkdir -p "$work/corpus/$1"
-    "$work/bin/fuzz_$1" $limits -max_total_time="$each" -print_final_stats=1 -artifact_prefix="$crashes/$1-" \
-        "$work/corpus/$1" "$seeds/$1"
+    "$work/bin/fuzz_$1" $limits -max_total_time="$each" -print_final_stats=1 \
+        -artifact_prefix="$crashes/$1-" "$work/corpus/$1" "$seeds/$1"
 }
 one() {
-    local name=${1%:*} kind=random
+    local name=${1%:*} kind=random inputs covered
     [ "$mode" != --runs ] || kind=fixed
     $kind "$name" "${1#*:}" >"$work/$name.log" 2>&1 || {
         tail -n 60 "$work/$name.log" >&2
         return 1
     }
-    say "fuzz_$name: $(grep -oE 'stat::number_of_executed_units: [0-9]+' "$work/$name.log" | grep -oE '[0-9]+') inputs, $(grep DONE "$work/$name.log" | grep -oE 'cov: [0-9]+ ft: [0-9]+'), nothing found"
+    inputs=$(sed -n 's/.*stat::number_of_executed_units: \([0-9]*\).*/\1/p' "$work/$name.log")
+    covered=$(grep DONE "$work/$name.log" | grep -oE 'cov: [0-9]+ ft: [0-9]+')
+    say "fuzz_$name: $inputs inputs, $covered, nothing found"
 }
 export -f one fixed random say
 printf '%s\n' $counts | xargs -P "$(nproc)" -I{} bash -c 'one {}' ||
-    die "A fuzzer found something: the input is in $crashes. Run build/fuzz/bin/fuzz_NAME FILE to see it again."
+    die "A fuzzer found something: the input is in $crashes." \
+        "Run build/fuzz/bin/fuzz_NAME FILE to see it again."

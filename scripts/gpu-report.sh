@@ -2,34 +2,36 @@
 # gpu-report.sh - checks and measures tapegrad on this machine's NVIDIA GPU, and prints a report.
 #
 #   gpu-report.sh                  all parts, in this order; takes half an hour:
-#       smoke       steps of a tiny language model, also recorded; the GPU's rates of products and copies
-#       deciding    four tests that cover most: every op in f32 and bf16 against f64, attention, recorded steps
+#       smoke       steps of a tiny language model, also recorded; the GPU's product and copy rates
+#       deciding    four tests that cover most: every op in f32 and bf16 against f64, attention,
+#                   recorded steps
 #       ops         each case of bench_ops in bf16, as a fraction of those rates
 #       models      training steps, with the time of each op
 #       sanitizer   the tiny model under compute-sanitizer
 #       tests       the other tests: models, determinism, memory
 #       peers       the language model and the ops in PyTorch, eager and with torch.compile
 #       more        other sizes, f32, three deciding tests under compute-sanitizer
-#   gpu-report.sh --only PARTS     comma-separated parts, in the order given; or, without a GPU, `report`, which
-#                                  reports on the results of --add, or `cpu`, all tests on the CPU (from an
-#                                  archive, with only its own libraries)
-#   gpu-report.sh --minutes N      ends within N minutes and lists what it had to skip
+#   gpu-report.sh --only PARTS     comma-separated parts, in the order given; or, without a GPU,
+#                                  `report`, which reports on the results of --add, or `cpu`, all
+#                                  tests on the CPU (from an archive, with only its own libraries)
+#   gpu-report.sh --minutes N      ends within N minutes and lists what it skipped
 #   gpu-report.sh --add DIR        includes the results of an earlier run in DIR; may be repeated
 #   gpu-report.sh --out DIR        the folder of the results (default ./gpu-report)
 #   gpu-report.sh --python PATH    the Python with the PyTorch to compare with (default python3)
 #   gpu-report.sh --preset NAME    the build preset, in the source tree (default cuda)
-#   gpu-report.sh --smoke          tiny shapes and two tests, to try this script; its figures mean nothing
+#   gpu-report.sh --smoke          tiny shapes and two tests, to try this script; the figures mean
+#                                  nothing
 #
 # Runs from the source tree, where it builds, or from an archive made by pack.sh, where it needs
-# neither a compiler nor a network. On a machine that is lent for a quarter of an hour, ten minutes
-# a command:
+# neither a compiler nor a network. On a machine available for a quarter of an hour, with ten
+# minutes a command:
 #
 #   tar xf tapegrad-gpu.tar.xz     or, without xz: python3 -m tarfile -e tapegrad-gpu.tar.xz
 #   tapegrad-gpu/gpu-report.sh --minutes 9 --out a --only smoke,deciding,ops,models,sanitizer
 #   tapegrad-gpu/gpu-report.sh --minutes 4 --out b --only tests,peers --add a
 #
 # The first results take half a minute. All are written to DIR as soon as they are known: report.md,
-# gpu-report.json, log.txt and their raw lines. Exits with status 0 if no test and no case failed.
+# gpu-report.json, log.txt and the raw lines. Exits with status 0 if no test and no case failed.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/setup.sh"
 
@@ -60,9 +62,11 @@ while [ $# -gt 0 ]; do
 done
 parts=${only:-$all}
 for part in $parts; do
-    [[ " $all report cpu " == *" $part "* ]] || die "There is no part '$part'; see gpu-report.sh --help"
+    [[ " $all report cpu " == *" $part "* ]] ||
+        die "There is no part '$part'; see gpu-report.sh --help"
 done
-[[ ${minutes:-1} =~ ^[1-9][0-9]*$ ]] || die "--minutes $minutes: must be a whole number of at least 1"
+[[ ${minutes:-1} =~ ^[1-9][0-9]*$ ]] ||
+    die "--minutes $minutes: must be a whole number of at least 1"
 ends=$((${minutes:-100000} * 60 - 10)) # compared with SECONDS; the report takes less than ten
 
 wants() { [[ " $parts " == *" $1 "* ]]; }
@@ -84,12 +88,16 @@ note() { echo "$*" | tee -a "$notes" >&2; }
 # The complete lines: a stopped run may have left half of one.
 whole_lines() { grep -a '^{.*}$' "$lines" || true; }
 # The last result of each test: name, ok or FAILED or stopped, seconds.
-last_results() { awk '{ at[$1] = $0; if (!($1 in seen)) name[++n] = $1; seen[$1] } END { for (i = 1; i <= n; i++) print at[name[i]] }' "$results"; }
+last_results() {
+    awk '{ at[$1] = $0; if (!($1 in seen)) name[++n] = $1; seen[$1] }
+        END { for (i = 1; i <= n; i++) print at[name[i]] }' "$results"
+}
 
 report() {
     echo "# tapegrad on CUDA"
     echo
-    whole_lines | sed -n 's/^{"gpu": "\(.*\)", "driver": "\(.*\)", "cublas": .*"date": "\(.*\)".*/\1, driver \2, \3./p'
+    local gpu='"gpu": "\(.*\)", "driver": "\(.*\)"' date='"date": "\(.*\)"'
+    whole_lines | sed -n "s/^{$gpu, \"cublas\": .*$date.*/\\1, driver \\2, \\3./p"
     if whole_lines | grep -q '"smoke": true'; then echo "Tiny shapes: the figures mean nothing."; fi
     if [ -s "$results" ]; then
         printf '\n| test | result | seconds |\n|---|---|---|\n'
@@ -101,7 +109,10 @@ report() {
 }
 json() {
     printf '{"tests": ['
-    last_results | awk '{ printf "%s\n{\"name\": \"%s\", \"result\": \"%s\", \"seconds\": %s}", (NR > 1 ? "," : ""), $1, $2, $3 }'
+    last_results | awk '{
+        printf "%s\n{\"name\": \"%s\", \"result\": \"%s\", \"seconds\": %s}",
+            (NR > 1 ? "," : ""), $1, $2, $3
+    }'
     printf '],\n"measured": ['
     whole_lines | awk '{ printf "%s\n%s", (NR > 1 ? "," : ""), $0 }'
     printf '],\n"notes": ['
@@ -142,21 +153,23 @@ finish() {
 In $out: report.md, gpu-report.json, log.txt"
     failed=$(last_results | grep -c FAILED) || true
     errors=$(whole_lines | grep -c '"error": ') || true
-    [ "$failed$errors" = 00 ] || die "$failed tests and $errors cases failed; see report.md and log.txt."
+    [ "$failed$errors" = 00 ] ||
+        die "$failed tests and $errors cases failed; see report.md and log.txt."
     exit 0
 }
 [ "${parts// /}" != report ] || finish
 
-# The archive's programs use this machine's C library or, if that is too old, the archive's own. The
-# latter needs absolute paths of loader and libraries, so it is set up once in each location.
+# Makes the archive's programs use its own C library if this machine's is too old. That needs
+# absolute paths of loader and libraries, so it is set up once in each location.
 settle() {
-    local name loader=$here/libc/ld-linux-x86-64.so.2
+    local name loader=$here/libc/ld-linux-x86-64.so.2 own=$here/libc:$here/lib
     if ! wants cpu && "$bin/tp-models" --help >/dev/null 2>&1; then return 0; fi
     for name in "$bin"/*; do
-        [ "$name" = "$bin/patchelf" ] || "$loader" --library-path "$here/libc:$here/lib" "$bin/patchelf" \
-            --set-interpreter "$loader" --force-rpath --set-rpath "$here/libc:$here/lib" "$name"
+        [ "$name" = "$bin/patchelf" ] || "$loader" --library-path "$own" "$bin/patchelf" \
+            --set-interpreter "$loader" --force-rpath --set-rpath "$own" "$name"
     done
-    "$bin/tp-models" --help >/dev/null || die "The programs of the archive do not run on this machine."
+    "$bin/tp-models" --help >/dev/null ||
+        die "The programs of the archive do not run on this machine."
     ! wants cpu || for name in $tests; do
         ! "$loader" --list "$bin/$name" | awk '$2 == "=>" { print $3 }' | grep -v "^$here/" >&2 ||
             die "$name uses these libraries of this machine."
@@ -171,7 +184,8 @@ if [ -d "$here/libc" ]; then # an archive
     settle
 else
     if [ "$preset" = cuda ]; then
-        CUDACXX=$(find_nvcc) || die "nvcc is not installed; make an archive elsewhere with scripts/pack.sh."
+        CUDACXX=$(find_nvcc) ||
+            die "nvcc is not installed; make an archive elsewhere with scripts/pack.sh."
         export CUDACXX
     fi
     need $BUILD_NEEDS $TEST_NEEDS g++:g++
@@ -200,12 +214,13 @@ result() {
 }
 # check NAME DEVICE SECONDS runs a test; on the CPU without LD_LIBRARY_PATH.
 check() {
-    local began=$SECONDS status=0 name=$1 where=(TAPEGRAD_DEVICE=cuda)
+    local began=$SECONDS status=0 name=$1 where=(TAPEGRAD_DEVICE=cuda) stopped=FAILED
     [ "$2" = cuda ] || name=cpu/$1 where=(-u LD_LIBRARY_PATH)
     time_for "$name" || return 0
     limited "$3" env "${where[@]}" "$bin/$1" --jobs 4 >>"$log" || status=$?
     # A timeout is a failure unless --minutes cut the test short.
-    result "$name" $status "$began" "$([ $((ends - began)) -lt "$3" ] && echo stopped || echo FAILED)"
+    [ $((ends - began)) -ge "$3" ] || stopped=stopped
+    result "$name" $status "$began" $stopped
 }
 part_cpu() {
     local name
@@ -215,12 +230,16 @@ part_deciding() {
     local name
     for name in $deciding; do check "$name" cuda 60; done
 }
-# With --minutes, in at most half of the time that is left: the peers come after them.
+# With --minutes, takes at most half of the time that is left, because the peers come after it.
 part_tests() {
     local name until=$((SECONDS + (ends - SECONDS) / 2))
     for name in $tests; do
         [[ " $deciding " == *" $name "* ]] && continue
-        if [ "$minutes" ] && [ $SECONDS -ge $until ]; then note "no time for $name"; else check "$name" cuda 120; fi
+        if [ "$minutes" ] && [ $SECONDS -ge $until ]; then
+            note "no time for $name"
+        else
+            check "$name" cuda 120
+        fi
     done
 }
 
@@ -241,7 +260,9 @@ for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib/wsl/lib; do
 done
 site=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
 cublas="the loader's path"
-is_known 'libcublas\.so\.1[23]' || for dir in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib "$site/cu13/lib" "$site/cublas/lib"; do
+toolkit=/usr/local/cuda
+is_known 'libcublas\.so\.1[23]' || for dir in $toolkit/lib64 $toolkit/targets/x86_64-linux/lib \
+    "$site/cu13/lib" "$site/cublas/lib"; do
     compgen -G "$dir/libcublas.so*" >/dev/null || continue
     add_libraries "$dir"
     cublas=$dir
@@ -254,10 +275,11 @@ why=$("$bin/bench_models" --device cuda $small 2>&1 >/dev/null) || {
     [[ $why != "device cuda"* ]] || die "The GPU cannot be used: ${why%%$'\n'*}"
     note "bench_models fails: ${why%%$'\n'*}"
 }
-printf '{"gpu": "%s", "driver": "%s", "cublas": "%s", "smoke": %s, "date": "%s"}\n' "$(query name)" \
-    "$(query driver_version)" "$cublas" "$([ "$smoke" ] && echo true || echo false)" "$(date +%FT%T)" | tee -a "$lines" >&2
+printf '{"gpu": "%s", "driver": "%s", "cublas": "%s", "smoke": %s, "date": "%s"}\n' \
+    "$(query name)" "$(query driver_version)" "$cublas" \
+    "$([ "$smoke" ] && echo true || echo false)" "$(date +%FT%T)" | tee -a "$lines" >&2
 
-# While a process has the GPU open, the driver does not set it up again for each program.
+# Keeps the GPU open, so that the driver does not set it up for each program.
 if command -v nvidia-smi >/dev/null; then
     nvidia-smi -l 60 >/dev/null 2>&1 </dev/null &
     holder=$!
@@ -335,23 +357,27 @@ part_more() {
 # ---- compute-sanitizer ----
 
 # sanitize TOOL PROGRAM ... runs a program under a tool. Findings are failures; a timeout without
-# findings is not. False: the tool does not work here.
+# findings is not. False if the tool does not work here.
 sanitize() {
-    local tool=$1 began=$SECONDS status=0 size
+    local tool=$1 began=$SECONDS status=0 size why
     time_for "$tool/$2" || return 0
     size=$(stat -c %s "$log")
-    TAPEGRAD_DEVICE=cuda limited 120 compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 \
-        --print-limit 10 "$bin/$2" "${@:3}" >>"$log" || status=$?
+    TAPEGRAD_DEVICE=cuda limited 120 compute-sanitizer --tool "$tool" --target-processes all \
+        --error-exitcode 9 --print-limit 10 "$bin/$2" "${@:3}" >>"$log" || status=$?
     tail -c +$((size + 1)) "$log" >"$log.part"
-    if [ $status != 0 ] && [ $status != 124 ] && [ $status != 137 ] && ! grep -aq 'SUMMARY:' "$log.part"; then
-        note "skipped: compute-sanitizer does not work here ($(grep -a '=====' "$log.part" | sed -n 2p))"
+    if [[ ! $status =~ ^(0|124|137)$ ]] && ! grep -aq 'SUMMARY:' "$log.part"; then
+        why=$(grep -a '=====' "$log.part" | sed -n 2p)
+        note "skipped: compute-sanitizer does not work here ($why)"
         return 1
     fi
     ! grep -aqE 'SUMMARY: [1-9]' "$log.part" || status=9
     rm -f "$log.part"
     result "$tool/$2" $status "$began" stopped
 }
-has_sanitizer() { command -v compute-sanitizer >/dev/null || { note "skipped: compute-sanitizer is not installed" && false; }; }
+has_sanitizer() {
+    command -v compute-sanitizer >/dev/null ||
+        { note "skipped: compute-sanitizer is not installed" && false; }
+}
 part_sanitizer() {
     local tool
     has_sanitizer || return 0
@@ -369,8 +395,9 @@ sanitized() {
 
 # peer SECONDS PROGRAM ...
 peer() {
-    figures "$1" env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTHONUNBUFFERED=1 LD_LIBRARY_PATH="$own_path" \
-        "$python" "$peer_dir/$2" --device "$peer_device" ${smoke:+--smoke} "${@:3}"
+    figures "$1" env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTHONUNBUFFERED=1 \
+        LD_LIBRARY_PATH="$own_path" "$python" "$peer_dir/$2" --device "$peer_device" \
+        ${smoke:+--smoke} "${@:3}"
 }
 has_torch() { LD_LIBRARY_PATH=$own_path "$python" -c "import torch; assert $1" 2>/dev/null; }
 has_peer() {
@@ -385,7 +412,8 @@ peer_steps() {
     has_peer || return 0
     for size in "$@"; do
         for how in "" --compile; do
-            peer 200 ls_lm_pytorch.py --bench --dtype bf16 --batch ${size% *} --tokens ${size#* } --steps 10 $how
+            peer 200 ls_lm_pytorch.py --bench --dtype bf16 --batch ${size% *} --tokens ${size#* } \
+                --steps 10 $how
         done
     done
 }
@@ -393,7 +421,8 @@ part_peers() {
     has_peer || return 0
     if [ "$smoke" ]; then
         peer 200 ls_lm_pytorch.py --bench --dtype bf16 --tokens 64 --steps 1
-        peer 200 ops_pytorch.py --program "$bin/bench_ops" --dtype bf16 --seconds 0.001 --filter layernorm
+        peer 200 ops_pytorch.py --program "$bin/bench_ops" --dtype bf16 --seconds 0.001 \
+            --filter layernorm
         return
     fi
     peer_steps "8 8192"

@@ -48,10 +48,14 @@ compile() {
     local arch=$1 file=$2
     local name dir=build/kernels/$arch
     name=$(basename "$file" .cu)
-    [ -f "$dir/$name.log" ] && [ -z "$(find "$file" cuda/*/*.cuh cuda/*/*.h tensor/*.h tensor/geometry/*.h include/tapegrad/*.h include/tapegrad/*/*.h scripts/kernel_{loop,stores}.awk -newer "$dir/$name.log")" ] && return
+    local sources="$file cuda/*/*.cuh cuda/*/*.h tensor/*.h tensor/geometry/*.h
+        include/tapegrad/*.h include/tapegrad/*/*.h
+        scripts/kernel_loop.awk scripts/kernel_stores.awk"
+    [ -f "$dir/$name.log" ] && [ -z "$(find $sources -newer "$dir/$name.log")" ] && return
     mkdir -p "$dir"
-    "$NVCC" -std=c++17 -O3 -cubin -arch="$arch" -Xptxas -v -Xcompiler -Wall,-Wextra -DTP_NO_SITE -I. \
-        -Iinclude --keep --keep-dir "$dir" -o "$dir/$name.cubin" "$file" 2>"$dir/$name.err" || {
+    "$NVCC" -std=c++17 -O3 -cubin -arch="$arch" -Xptxas -v -Xcompiler -Wall,-Wextra -DTP_NO_SITE \
+        -I. -Iinclude --keep --keep-dir "$dir" -o "$dir/$name.cubin" "$file" \
+        2>"$dir/$name.err" || {
         cat "$dir/$name.err" >&2
         return 255
     }
@@ -75,21 +79,28 @@ done
 mapfile -t files < <(printf '%s\n' "${files[@]}" | sort -u)
 [ "${files[0]}" ] || die "No file name in cuda/ contains: $*"
 for arch in $archs; do printf "$arch %s\n" "${files[@]}"; done |
-    xargs -P "$(nproc)" -n 2 bash -c 'compile "$@"' compile || die "A kernel does not compile: see above."
+    xargs -P "$(nproc)" -n 2 bash -c 'compile "$@"' compile ||
+    die "A kernel does not compile: see above."
 
-budgets() { sed -n 's/.*budget: \(.*\) sm_90 \([0-9]*\) instructions.*/\1\t\2/p' cuda/*.cu cuda/*/*.cu cuda/*/*.cuh; }
+budgets() {
+    sed -n 's/.*budget: \(.*\) sm_90 \([0-9]*\) instructions.*/\1\t\2/p' \
+        cuda/*.cu cuda/*/*.cu cuda/*/*.cuh
+}
 
 for file in "${files[@]}"; do
     for arch in $archs; do printf '%s\n' "$out/$arch/$(basename "$file" .cu).log"; done
-done | xargs awk -f scripts/kernel_report.awk | c++filt -p | sed 's/void //; s/__nv_bfloat16/bf16/g' | awk -F '\t' -v all=$# '
+done | xargs awk -f scripts/kernel_report.awk | c++filt -p |
+    sed 's/void //; s/__nv_bfloat16/bf16/g' | awk -F '\t' -v all=$# '
     budgets { budget[$1] = $2; next }
     $1 != file {
         file = $1
-        printf "\n%-66s %7s %9s %13s %9s %8s\n", file, "threads", "registers", "shared", "spills", "blocks"
+        printf "\n%-66s %7s %9s %13s %9s %8s\n", file, "threads", "registers", "shared",
+            "spills", "blocks"
     }
     {
         over = budget[$2] && ($12 == 0 || $12 > 1.03 * budget[$2])
-        printf "%-66s %7d %4d %4d %6d %6d %4d %4d %4d %3d%s", $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $8 + $9 ? "  spills" : ""
+        printf "%-66s %7d %4d %4d %6d %6d %4d %4d %4d %3d%s", $2, $3, $4, $5, $6, $7, $8, $9, $10,
+            $11, $8 + $9 ? "  spills" : ""
         if ($13) printf "  step %d, mma %d", $12, $13
         if (budget[$2]) printf ", budget %d%s", budget[$2], over ? ": exceeded" : ""
         if ($14 && $15 && !$16) printf "  %d stores, all narrow", $15
@@ -107,7 +118,9 @@ done | xargs awk -f scripts/kernel_report.awk | c++filt -p | sed 's/void //; s/_
                 print "A budget names an unknown kernel: " name
                 dear++
             }
-        printf "\n%d kernels, %d of them spill, %d split stores of 16 bytes\n", kernels, n, split_packs
+        printf "\n%d kernels, %d of them spill, %d split stores of 16 bytes\n", kernels, n,
+            split_packs
         exit bad + dear + split_packs > 0
     }' budgets=1 <(budgets) budgets=0 - ||
-    die "A kernel fails one of these rules. Spills or a budget exceeded: reduce its live values or the work of its steps. Split stores: store packs by tp_store (cuda/kit/kernel.cuh)."
+    die "A kernel breaks a rule. Spills or a budget exceeded: reduce its live values or the work" \
+        "of its steps. Split stores: store packs with tp_store (cuda/kit/kernel.cuh)."

@@ -37,7 +37,8 @@ function walk(first, last,    i) {
     value[last] = -1
     for (i = last - 1; i >= first; i--) {
         after[i] = i in ends || (i in to && always[i] && to[i] > i) ? "" : i + 1
-        if (i in to && to[i] > i && to[i] <= last && (after[i] == "" || value[to[i]] > value[i + 1]))
+        if (i in to && to[i] > i && to[i] <= last &&
+            (after[i] == "" || value[to[i]] > value[i + 1]))
             after[i] = to[i]
         value[i] = (after[i] == "" ? -1e15 : value[after[i]]) + 1e6 * (product[i] + copy[i]) - 1
     }

@@ -72,7 +72,10 @@ while read -r path; do
         strip -o "$to/lib/${path##*/}" "$path"
         patchelf --force-rpath --set-rpath '$ORIGIN' "$to/lib/${path##*/}"
         ;;
-    ld-linux* | lib[cm].so.6 | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.* | libmvec.so.*) cp -L "$path" "$to/libc/" ;;
+    ld-linux* | lib[cm].so.6 | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.* | \
+        libmvec.so.*)
+        cp -L "$path" "$to/libc/"
+        ;;
     *) cp -L "$path" "$to/lib/" ;;
     esac
 done < <(sort -u "$work/libraries")
@@ -89,14 +92,16 @@ mkdir -p "$(dirname "$file")"
 tar -C "$work" -cf - tapegrad-gpu | xz -T0 --x86 --lzma2=preset=6 >"$file.part"
 mv "$file.part" "$file"
 size=$(stat -c %s "$file")
-say "$file: $((size / 1000000)) MB. Unpack it with tar xf or, without xz, with python3 -m tarfile -e."
+say "$file: $((size / 1000000)) MB. Unpack it with tar xf or, without xz, with" \
+    "python3 -m tarfile -e."
 [ "$size" -le $most ] || die "$file is larger than the limit of $((most / 1000000)) MB."
 
 if [ "$check" ]; then
     mkdir "$work/elsewhere"
     tar -C "$work/elsewhere" -xf "$file"
     rm -r "$to"
-    "$work/elsewhere/tapegrad-gpu/gpu-report.sh" --only cpu --out "$work/report" >"$work/said" 2>&1 || {
+    "$work/elsewhere/tapegrad-gpu/gpu-report.sh" --only cpu --out "$work/report" \
+        >"$work/said" 2>&1 || {
         cat "$work/said" >&2
         die "The archive does not work."
     }

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # plot.sh - draws the learning curves of training runs.
 #
-#   scripts/plot.sh RUN...              draws each RUN/log.jsonl, into curve.png in the first RUN
+#   scripts/plot.sh RUN...              draws each RUN/log.jsonl into curve.png in the first RUN
 #   scripts/plot.sh -o FILE RUN...      draws into FILE, which ends in .png or .svg
 #
-#   --x steps|tokens|epochs|seconds  the horizontal axis: updates, tokens seen, epochs, or seconds of
-#                                    training (default steps); large numbers in millions
-#   --y NAME                         one curve per run: valid_bpc, bpc or loss; for masked language modelling
-#                                    valid_bits, bits or loss; for classifiers of images
-#                                    top1, top5, train_loss, test_loss or loss, of documents accuracy,
-#                                    valid_loss or loss. If not given: training (thin) and validation
-#                                    (thick); for classifiers top1 or accuracy
+#   --x steps|tokens|epochs|seconds  the horizontal axis: updates, tokens seen, epochs, or seconds
+#                                    of training (default steps); large numbers in millions
+#   --y NAME                         one curve per run: valid_bpc, bpc or loss; for masked language
+#                                    modelling valid_bits, bits or loss; for classifiers of images
+#                                    top1, top5, train_loss, test_loss or loss, of documents
+#                                    accuracy, valid_loss or loss. Default: training (thin) and
+#                                    validation (thick); for classifiers top1 or accuracy
 #
 # Write a RUN as NAME=FOLDER to choose its name in the legend.
 set -euo pipefail
@@ -40,8 +40,12 @@ while [ $# -gt 0 ]; do
         ;;
     --y)
         case ${2:-} in
-        valid_bpc | bpc | valid_bits | bits | loss | top1 | top5 | train_loss | test_loss | accuracy | valid_loss) y=$2 ;;
-        *) die "--y must be valid_bpc, bpc, valid_bits, bits, loss, top1, top5, train_loss, test_loss, accuracy or valid_loss, not '${2:-}'" ;;
+        valid_bpc | bpc | valid_bits | bits | loss | top1 | top5) y=$2 ;;
+        train_loss | test_loss | accuracy | valid_loss) y=$2 ;;
+        *)
+            die "--y must be valid_bpc, bpc, valid_bits, bits, loss, top1, top5, train_loss," \
+                "test_loss, accuracy or valid_loss, not '${2:-}'"
+            ;;
         esac
         shift
         ;;
@@ -115,10 +119,12 @@ for run in "${runs[@]}"; do
     title=$(basename -- "$name" | tr '[:cntrl:]' ' ')
     title=${title% }
     if [ -n "$y" ]; then
-        curve "$y" $n "$log" "$title" "$([[ $y = valid_* || $y = t* || $y = accuracy ]] && echo "$thick" || echo "$thin")" ||
-            die "$log has no report with $y and $x yet"
+        look=$thin
+        [[ $y = valid_* || $y = t* || $y = accuracy ]] && look=$thick
+        curve "$y" $n "$log" "$title" "$look" || die "$log has no report with $y and $x yet"
     else
-        curve $bits $n "$log" "$title, training" "$thin" || die "$log has no report with $bits and $x yet"
+        curve $bits $n "$log" "$title, training" "$thin" ||
+            die "$log has no report with $bits and $x yet"
         curve valid_$bits $n "$log" "$title, validation" "$thick" || true
     fi
 done
@@ -128,8 +134,9 @@ tokens) across="tokens seen" ;;
 epochs) across=epochs ;;
 seconds) across="training time, s" ;;
 esac
-# Numbers of seven digits and more are counted in millions.
-unit=$(cat "$tmp"/* | awk '$1 > m { m = $1 } END { print (m >= 1e9 ? "1e9" : m >= 1e6 ? "1e6" : 1) }')
+# Numbers of seven digits and more are shown in millions.
+unit=$(cat "$tmp"/* | awk '$1 > m { m = $1 }
+    END { print (m >= 1e9 ? "1e9" : m >= 1e6 ? "1e6" : 1) }')
 case $unit in
 1e6) scale=", millions" ;;
 1e9) scale=", billions" ;;
@@ -148,7 +155,7 @@ esac
 head="${head^} by ${across%, s}"
 [ $n -gt 1 ] || head+=": $title"
 
-# The style of all pictures of the programs.
+# Prints the style of all pictures of the programs.
 style() {
     sed -n 's/^ *"\(.*\)\\n".*/\1/p' "$here/../examples/shared/pictures/picture_inner.h"
 }

@@ -34,7 +34,8 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[[ $steps =~ ^[1-9][0-9]*$ && $steps -ge 200 ]] || die "--steps $steps: must be a whole number of at least 200"
+[[ $steps =~ ^[1-9][0-9]*$ && $steps -ge 200 ]] ||
+    die "--steps $steps: must be a whole number of at least 200"
 [[ $kills =~ ^[0-9]+$ ]] || die "--kills $kills: must be a whole number"
 
 need $BUILD_NEEDS $TEST_NEEDS python3:python3
@@ -92,13 +93,16 @@ print(f'{"":28} {"first":>12} {"last":>12}')
 line('resident memory, MB', early / 1e3, late / 1e3, 0.01)
 line('device peak, MB', log[tenth]['memory'] / 1e6, log[-1]['memory'] / 1e6, 0)
 line('median step, ms', ms(log[:tenth]), ms(log[-tenth:]))
-line('loss', statistics.mean(r['loss'] for r in log[:tenth]), statistics.mean(r['loss'] for r in log[-tenth:]))
-if not all(r['loss'] is not None and math.isfinite(r['loss']) for r in log): bad.append('a loss is NaN or infinite')
+def loss(part): return statistics.mean(r['loss'] for r in part)
+line('loss', loss(log[:tenth]), loss(log[-tenth:]))
+if not all(r['loss'] is not None and math.isfinite(r['loss']) for r in log):
+    bad.append('a loss is NaN or infinite')
 first = open(f'{run}/best1', 'rb').read()
 for n in (1, 2, 8):
     same = open(f'{run}/best{n}', 'rb').read() == first
     if not same: bad.append(f'{n} threads')
-    print(f'{n} threads: median step {ms(rows(f"threads{n}")):.3g} ms, {"same bits" if same else "DIFFERENT BITS"}')
+    bits = 'same bits' if same else 'DIFFERENT BITS'
+    print(f'{n} threads: median step {ms(rows(f"threads{n}")):.3g} ms, {bits}')
 print(f'{len(log)} steps: ' + ('FAILED: ' + ', '.join(bad) if bad else 'passed'))
 sys.exit(bool(bad))
 P

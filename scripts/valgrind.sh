@@ -18,7 +18,8 @@ for n in {10..39}; do printf 'ends in %d\tnumber %d\n' $((n % 10)) "$n"; done >"
 # Runs PROGRAM ARGUMENT... under memcheck.
 check() {
     valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite,indirect \
-        --errors-for-leak-kinds=definite,indirect "build/release/bin/$1" "${@:2}" >"$run/out" 2>&1 || {
+        --errors-for-leak-kinds=definite,indirect "build/release/bin/$1" "${@:2}" \
+        >"$run/out" 2>&1 || {
         cat "$run/out" >&2
         die "valgrind: $1 ${2:-} is not clean"
     }
@@ -30,13 +31,14 @@ check enwik8 train $small --steps 2 --recompute block --run-dir "$run/a"
 check enwik8 train --resume --steps 3 --threads 2 --run-dir "$run/a"
 check enwik8 train $small --steps 2 --dtype bf16 --accumulation 2 --masked --run-dir "$run/b"
 check enwik8 train $small --steps 2 --model txl --d-head 8 --att-dropout 0.1 --run-dir "$run/c"
-check enwik8 eval --data "$run/text" --run-dir "$run/a" --threads 2 --protocol windows --context 32 --step 16 --limit 100
+check enwik8 eval --data "$run/text" --run-dir "$run/a" --threads 2 --protocol windows \
+    --context 32 --step 16 --limit 100
 check enwik8 generate --run-dir "$run/a" --threads 2 --prompt "the " --length 20 --top-k 5
 check imagenet train --shapes 20 --batch 2 --steps 2 --ema 0.9 --threads 2 --run-dir "$run/d"
 check imagenet train --resume --steps 3 --threads 2 --run-dir "$run/d"
 check imagenet eval --shapes 10 --run-dir "$run/d" --threads 2
-lra="--examples 8 --valid-examples 5 --test-examples 5 --shortest 5 --longest 30 --length 32 --layers 2 --dim 16
-    --hidden 16 --rank 4 --batch 4 --threads 2 --dropout 0.1 --run-dir $run/g"
+lra="--examples 8 --valid-examples 5 --test-examples 5 --shortest 5 --longest 30 --length 32
+    --layers 2 --dim 16 --hidden 16 --rank 4 --batch 4 --threads 2 --dropout 0.1 --run-dir $run/g"
 check lra train $lra --attention ls --bucket 2 --steps 2
 check lra train --resume --threads 2 --run-dir "$run/g"
 check lra eval --run-dir "$run/g" --threads 2
@@ -45,19 +47,26 @@ for attention in performer nystrom reformer linformer; do
 done
 check lra scale --dry --lengths 64,128 --attentions softmax,ls --threads 2
 mkdir -p "$run/texts/a" "$run/texts/b"
-for i in 1 2 3 4 5 6; do echo "a dull film, no. $i" >"$run/texts/a/$i.txt"; echo "a fine film, no. $i" >"$run/texts/b/$i.txt"; done
+for i in 1 2 3 4 5 6; do
+    echo "a dull film, no. $i" >"$run/texts/a/$i.txt"
+    echo "a fine film, no. $i" >"$run/texts/b/$i.txt"
+done
 build/release/bin/tp-bpe train "$run"/texts/*/*.txt --size 270 --output "$run/words" >/dev/null
-imdb="--tokenizer $run/words --layers 1 --dim 16 --heads 2 --hidden 16 --length 16 --batch 2 --steps 2 --threads 2"
-check imdb pretrain --data "$run/texts" $imdb --preset roberta_ls-mini --window 4 --rank 2 --held-out 0.2 --run-dir "$run/h"
+imdb="--tokenizer $run/words --layers 1 --dim 16 --heads 2 --hidden 16 --length 16 --batch 2
+    --steps 2 --threads 2"
+check imdb pretrain --data "$run/texts" $imdb --preset roberta_ls-mini --window 4 --rank 2 \
+    --held-out 0.2 --run-dir "$run/h"
 check imdb train --data "$run/texts" $imdb --init "$run/h/best.safetensors" --run-dir "$run/i"
 check imdb train --resume --threads 2 --run-dir "$run/i"
 check imdb eval --data "$run/texts" --part train --run-dir "$run/i" --threads 2
 check imdb predict "$run/texts/a" --explain --run-dir "$run/i" --threads 2
-check imdb convert "$run/h/best.safetensors" "$run/long.safetensors" --preset longformer-mini --length 32 --window 8
+check imdb convert "$run/h/best.safetensors" "$run/long.safetensors" --preset longformer-mini \
+    --length 32 --window 8
 # Mask R-CNN takes minutes here; the sanitizers run it.
-check coco train --preset retinanet-resnet-mini --scenes 2 --valid-scenes 1 --scene-size 64 --sizes 64 --size 64 \
-    --longest 64 --batch 1 --warmup 1 --steps 1 --threads 2 --run-dir "$run/j"
-check coco predict --run-dir "$run/j" --threads 2 --limit 1 --score 0.1 --sheet "$run/sheet.png" --truth
+check coco train --preset retinanet-resnet-mini --scenes 2 --valid-scenes 1 --scene-size 64 \
+    --sizes 64 --size 64 --longest 64 --batch 1 --warmup 1 --steps 1 --threads 2 --run-dir "$run/j"
+check coco predict --run-dir "$run/j" --threads 2 --limit 1 --score 0.1 --sheet "$run/sheet.png" \
+    --truth
 check first_image --size 8 --batch 2 --steps 2 --threads 2 --run-dir "$run/e"
 check first_image --resume --steps 3 --threads 2 --run-dir "$run/e"
 check first_text --data "$run/lines" --batch 2 --steps 2 --threads 2 --run-dir "$run/f"
