@@ -15,8 +15,8 @@ if(TAPEGRAD_CUDA_EMULATION)
   enable_language(CXX)
   set(TP_CUDA_STATE "CUDA emulated on the host")
   # The toolkit's Philox, if it is installed.
-  find_file(TP_CURAND curand_philox4x32_x.h PATHS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include
-    NO_CACHE)
+  find_file(TP_CURAND curand_philox4x32_x.h PATHS ENV CUDA_PATH /usr/local/cuda
+    PATH_SUFFIXES include NO_CACHE)
   set(emulation ${PROJECT_SOURCE_DIR}/tests/cuda_emulation)
   set(emulator ${emulation}/emulated_device.cpp ${emulation}/emulated_mma.cpp
     ${emulation}/emulated_graph.cpp
@@ -78,8 +78,8 @@ elseif(NOT TAPEGRAD_CUDA STREQUAL "OFF")
     find_package(CUDAToolkit REQUIRED)
     find_file(TP_CURAND curand_philox4x32_x.h HINTS ${CUDAToolkit_INCLUDE_DIRS} NO_CACHE)
     if(NOT TP_CURAND)
-      message(FATAL_ERROR "cuRAND's headers not found: install libcurand-dev of the CUDA toolkit, or "
-        "-DTAPEGRAD_CUDA=OFF")
+      message(FATAL_ERROR "cuRAND's headers not found: install libcurand-dev of the CUDA toolkit, "
+        "or -DTAPEGRAD_CUDA=OFF")
     endif()
     set(TP_CUDA_STATE "CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
     add_library(tapegrad_kernels OBJECT ${CUDA_KERNELS})
@@ -93,7 +93,7 @@ elseif(NOT TAPEGRAD_CUDA STREQUAL "OFF")
     target_sources(tapegrad PRIVATE $<TARGET_OBJECTS:tapegrad_kernels>)
     set_target_properties(tapegrad PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}"
       CUDA_RUNTIME_LIBRARY Static)
-    # The toolkit's libraries are not linked but loaded when a device opens.
+    # The toolkit's libraries are loaded when a device opens, not linked.
     target_link_libraries(tapegrad PRIVATE CUDA::cudart_static)
     set(cuda_includes ${CUDAToolkit_INCLUDE_DIRS})
   elseif(TAPEGRAD_CUDA STREQUAL "ON")

@@ -1,4 +1,4 @@
-# install(), the CMake package and tapegrad.pc
+# Installation: the libraries, the CMake package and tapegrad.pc.
 include(CMakePackageConfigHelpers)
 install(TARGETS tapegrad tapegrad_train tapegrad_models tapegrad_data tapegrad_detection
         EXPORT tapegrad-targets)
@@ -34,6 +34,7 @@ else()
   set(TP_PC_PUBLIC " ${TP_PC_NEEDS}")
   set(TP_PC_NEEDS "")
 endif()
+set(TP_PC_LIBS "-ltapegrad_train -ltapegrad_detection -ltapegrad_models -ltapegrad_data -ltapegrad")
 configure_file(cmake/tapegrad.pc.in ${PROJECT_BINARY_DIR}/tapegrad.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tapegrad-config.cmake
   ${PROJECT_BINARY_DIR}/tapegrad-config-version.cmake

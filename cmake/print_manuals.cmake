@@ -1,5 +1,5 @@
-# cmake -DPROGRAM=... -DNAME=... -DOUT=... -P print_manuals.cmake: writes what tp_install_program
-# installs.
+# cmake -DPROGRAM=... -DNAME=... -DOUT=... -P print_manuals.cmake: writes the manual pages and
+# completions that tp_install_program installs.
 function(print_to file)
   execute_process(COMMAND ${PROGRAM} ${ARGN} OUTPUT_FILE ${file} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()

@@ -1,5 +1,5 @@
-# Programs that are installed, with their manual pages and their completion for bash and zsh. These
-# are printed by the programs themselves, when they are built; not where the programs cannot run.
+# Installs programs with their manual pages and their completions for bash and zsh, which the built
+# programs print themselves; not where the programs cannot run.
 set(TP_MANUALS ${PROJECT_BINARY_DIR}/manuals)
 set(TP_PRINT_MANUALS ${CMAKE_CURRENT_LIST_DIR}/print_manuals.cmake)
 add_custom_target(manuals ALL)

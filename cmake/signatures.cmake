@@ -1,12 +1,14 @@
 # Reads the prototypes of the public headers, which are the only declaration of a function, and
-# writes what follows from them:
+# generates:
 #
-#     include/tapegrad/sites/NAME.h   the call-site macros of a header, which includes it after its prototypes
-#     op_values.h, op_signatures.c    the functions of tapegrad/ops/, for tests and benchmarks: names and types of
-#                                     their parameters, members of structs, names of choices (tools/op_calls)
+#     include/tapegrad/sites/NAME.h   the call-site macros of a header, which includes it after its
+#                                     prototypes
+#     op_values.h, op_signatures.c    the functions of tapegrad/ops/, for tests and benchmarks:
+#                                     names and types of their parameters, members of structs, names
+#                                     of choices (tools/op_calls)
 
-# Text without comments, of which lists can be made: ; is @, brackets are < and >, and white space
-# is one space.
+# Reads a header as text that is safe in lists: without comments, with @ for ;, < and > for
+# brackets, and one space for white space.
 function(tp_plain_header file out)
   file(READ ${file} text)
   string(REGEX REPLACE "/\\*[^*]*\\*+([^/*][^*]*\\*+)*/" " " text "${text}")
@@ -50,8 +52,8 @@ function(tp_site_macro function parameters out)
   set(${out} "#define ${function}(${names}) ${function}(${arguments})\n" PARENT_SCOPE)
 endfunction()
 
-# One row of a table of parameters or members: name, kind, place in the struct (`at`), and what
-# describes a struct or a choice.
+# One row of a table of parameters or members: name, kind, place in the struct (`at`), and the table
+# of a struct or a choice.
 function(tp_row type name at out)
   set(of "")
   if(type IN_LIST STRUCTS)
@@ -72,7 +74,7 @@ function(tp_row type name at out)
   set(${out} "    { .name = \"${name}\", .kind = OP_${kind}${at}${of} },\n" PARENT_SCOPE)
 endfunction()
 
-# The value of a parameter: a member of op_value.
+# The member of op_value that holds a parameter.
 function(tp_member type out)
   string(REGEX REPLACE "^tp_|_t$" "" member "${type}")
   if(type MATCHES "\\*$")
@@ -133,13 +135,15 @@ function(tp_call returns function parameters)
   endforeach()
   list(JOIN arguments ", " arguments)
   set(call "${function}(${arguments})")
-  string(APPEND TYPES "static const op_field of_${function}[] = {\n${rows}    { .name = NULL },\n};\n"
+  string(APPEND TYPES
+    "static const op_field of_${function}[] = {\n${rows}    { .name = NULL },\n};\n"
     "static int call_${function}(tp_tape *T, const op_value *v, tp_tensor *y)\n{\n")
   if(returns STREQUAL "tp_tensor")
     string(APPEND TYPES "    y[0] = ${call};\n    return 1;\n}\n")
   elseif(returns STREQUAL "tp_kv")
-    string(APPEND TYPES "    const tp_kv both = ${call};\n    y[0] = both.k;\n    y[1] = both.v;\n    return 2;\n}\n")
-  else() # it writes its results to an array
+    string(APPEND TYPES "    const tp_kv both = ${call};\n"
+      "    y[0] = both.k;\n    y[1] = both.v;\n    return 2;\n}\n")
+  else() # the function writes its results to an array
     string(APPEND TYPES "    (void)y;\n    ${call};\n    return 0;\n}\n")
   endif()
   string(APPEND SIGNATURES "    { \"${function}\", of_${function}, call_${function} },\n")
@@ -149,6 +153,7 @@ endfunction()
 
 # Writes the files to folder.
 function(tp_signatures folder)
+  set(form "^TP_API ([a-zA-Z0-9_ ]+[ *])(tp_[a-z0-9_]+)\\((tp_tape \\*T[,)]?[^()]*)\\)")
   set(TYPES "")
   set(SIGNATURES "")
   set(STRUCTS "")
@@ -176,8 +181,7 @@ function(tp_signatures folder)
     string(REGEX MATCHALL "TP_API [a-zA-Z][^@{]*\\(tp_tape \\*[^@{]*@" prototypes "${text}")
     list(FILTER prototypes EXCLUDE REGEX "TP_NO_LINE")
     foreach(prototype IN LISTS prototypes)
-      string(REGEX MATCH "^TP_API ([a-zA-Z0-9_ ]+[ *])(tp_[a-z0-9_]+)\\((tp_tape \\*T[,)]?[^()]*)\\)" _
-        "${prototype}")
+      string(REGEX MATCH "${form}" _ "${prototype}")
       if(NOT CMAKE_MATCH_2)
         message(FATAL_ERROR "${header}: cannot read the prototype: ${prototype}")
       endif()
