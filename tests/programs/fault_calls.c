@@ -55,7 +55,7 @@ static bool is_meant(const char *name, const char *call)
            (lock && strcmp(name, "locks") == 0);
 }
 
-/* Counts the call. True if it is to fail; *first: it is the first failure. */
+/* Counts the call. True if it must fail; *first: it is the first failure. */
 static bool due(const char *call, const char *path, bool *first)
 {
     static atomic_int calls;
@@ -81,7 +81,7 @@ static bool due_fd(const char *call, int fd, bool *first)
     return fd > STDERR_FILENO && due(call, path_of(fd, path, sizeof path), first);
 }
 
-/* The C library's function, assigned as an object: ISO C has no cast to function pointers. */
+/* Assigns the C library's function as an object: ISO C has no cast to function pointers. */
 #define REAL(name)                                                                                 \
     __typeof__(name) *real;                                                                        \
     bool first = false;                                                                            \

@@ -8,7 +8,7 @@
 
 /* ---- similarity ---- */
 
-/* The mean cosine of all pairs of tokens of x [B,front+N,D] or [B,H,W,D], pair by pair. */
+/* Returns the mean cosine of all token pairs of x [B,front+N,D] or [B,H,W,D]. */
 static double plain_cosine(tp_tape *T, tp_tensor x, int64_t front)
 {
     host_array h = { 0 };

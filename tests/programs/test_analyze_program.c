@@ -10,7 +10,7 @@
 #include "analysis/analyze.h"
 #include "support/program.h"
 
-/* The number of lines after a file's first line, which must be the column names. */
+/* Counts the lines after a file's first line, which must be the column names. */
 static int lines_of(const char *name, const char *columns)
 {
     char line[512] = "";
@@ -24,7 +24,7 @@ static int lines_of(const char *name, const char *columns)
     return n;
 }
 
-/* A whole PNG of at least that size. */
+/* A complete PNG at least this big. */
 static void expect_image(const char *name, int64_t width, int64_t height)
 {
     tp_image p = { 0 };
@@ -135,7 +135,7 @@ Test(analyze_program, files)
     for (size_t i = 0; i < sizeof drawn / sizeof drawn[0]; i++) expect_image(drawn[i], 640, 400);
 }
 
-/* Pictures say what they show: title, model, images, panels, axes and units. */
+/* Pictures are labelled: title, model, images, panels, axes and units. */
 Test(analyze_program, texts_of_pictures)
 {
     if (!gnuplot_here()) return;
@@ -173,7 +173,7 @@ Test(analyze_program, texts_of_pictures)
                                         ">Untrained models on noise, cpu, batch of 2<", NULL });
 }
 
-/* The tables are written nevertheless. */
+/* The tables are still written. */
 Test(analyze_program, without_gnuplot)
 {
     const int status = run_under("PATH=", "analyze --fresh --preset cvt-ls-small --size 32 "

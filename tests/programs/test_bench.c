@@ -2,7 +2,7 @@
  * out, in another one if a kernel failed, after which a process cannot use the GPU. */
 #include <criterion/criterion.h>
 
-#ifdef TP_BENCH /* the program is built, with the emulation */
+#ifdef TP_BENCH /* the program is built with the emulation */
 #include <string.h>
 
 #include "support/program.h"
@@ -18,7 +18,7 @@ static void begin(void)
 
 TestSuite(bench, .init = begin, .fini = program_end, .timeout = 900);
 
-/* The number of lines with this text. */
+/* Counts the lines with this text. */
 static int lines(const char *text)
 {
     int n = 0;
@@ -26,7 +26,7 @@ static int lines(const char *text)
     return n;
 }
 
-/* The largest case fails; all that come before and after it are measured, once. */
+/* The largest case fails; all cases before and after it are measured once. */
 static void expect_one_loss(const char *setting, const char *why)
 {
     cr_expect_eq(run_under(setting, ARGS), 1, "%s", setting);

@@ -22,7 +22,7 @@ enum { FEW = 3 }; /* calls per kind of run, by default */
 
 typedef struct trial {
     const char *program, *setup, *args; /* the run with faults */
-    const char *fresh;                  /* arguments of the whole run, if it trains */
+    const char *fresh;                  /* arguments of a full run, if it trains */
 } trial;
 
 static bool exists(const char *path)
@@ -105,7 +105,7 @@ static void expect_end(const trial *t, int status, const char *name, const char 
     cr_expect(same_end(), "%s: another end", name);
 }
 
-/* What a command prints without faults. */
+/* A command's output without faults. */
 static char right[sizeof out], remarks[sizeof errors];
 
 static void fail_call(const trial *t, int n, const char *often, int normal)
@@ -158,7 +158,7 @@ Test(broken_disk, training)
     }
 }
 
-/* Commands that read give the right result or a message. */
+/* Reading commands give the right result or a message. */
 Test(broken_disk, reading)
 {
     static const char *const commands[][3] = {
@@ -201,7 +201,7 @@ static void expect_status(const trial *t, const char *fault, int status, const c
     cr_expect(strstr(errors, message), "%s, %s: %s", t->program, fault, errors);
 }
 
-/* A file that cannot be accessed is not taken for a missing one. */
+/* An inaccessible file is not treated as missing. */
 Test(broken_disk, looking)
 {
     char fresh[1024];

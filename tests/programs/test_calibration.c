@@ -14,7 +14,7 @@
 #include "support/images.h"
 #include "support/program.h"
 
-/* Notes an image of two classes that the model thinks is class 0 with probability p > 1/2. */
+/* Adds an image of two classes; the model gives class 0 the probability p > 1/2. */
 static void note(calibration *c, int64_t image, double p, bool right)
 {
     const float logits[2] = { (float)log(p / (1 - p)), 0 };
@@ -47,7 +47,7 @@ Test(calibration, by_hand)
     cr_expect_float_eq(r.confidence, (0.7 * 5 + 0.95 * 2) / 7, 1e-6);
     cr_expect_eq(r.bin[10].examples, 5);
     cr_expect_eq(r.bin[14].right, 1);
-    /* Fewer images than bins: each has its own. Equal confidences: the wrong one first. */
+    /* Fewer images than bins: each has a bin. Equal confidences: the wrong one first. */
     cr_expect_float_eq(r.adaptive, (0.32 + 0.28 + 0.30 * 2 + 0.70 + 0.05 + 0.95) / 7, 1e-6, "%g",
                        r.adaptive);
     calibration_free(&c);
@@ -72,7 +72,7 @@ Test(calibration, borders)
 
 enum { MANY = 20000 };
 
-/* Logits `factor` times those from which the labels are drawn, of three classes. */
+/* Draws labels of three classes from logits and scales these by `factor`. */
 static calibration_result drawn(double factor)
 {
     calibration c = { 0 };
@@ -95,7 +95,7 @@ static calibration_result drawn(double factor)
     return r;
 }
 
-/* The true probabilities are calibrated; others are after division by the factor. */
+/* True probabilities are calibrated; scaled ones after division by the factor. */
 Test(calibration, temperatures)
 {
     static const double factors[] = { 0.5, 1, 2, 4 };

@@ -104,7 +104,7 @@ Test(class_names, words_of_folders)
     cr_expect_null(food_words(""));
 }
 
-/* The order of ImageNet's list beside the project is ours, and its first words are our words. */
+/* ImageNet's list beside the project has our order, and its first words are ours. */
 Test(class_names, agree_with_the_list_of_imagenet)
 {
     FILE *f = fopen(TP_SOURCE_DIR "/../shared/data/imagenet/meta/imagenet_class_index.tsv", "r");
@@ -339,7 +339,7 @@ Test(plain_text, utf8)
 
 /* ---- printed predictions ---- */
 
-/* What predictions_print writes for one image; the caller frees it. */
+/* predictions_print's output for one image; the caller frees it. */
 static char *printed(output_format format, const class_names *n, const char *path,
                      const prediction *best, int count)
 {
@@ -353,7 +353,7 @@ static char *printed(output_format format, const class_names *n, const char *pat
     return text;
 }
 
-/* The next field of CSV at *at; true if it ends its line. */
+/* The next CSV field at *at; true if it ends its line. */
 static bool field(const char **at, char *to)
 {
     const char *s = *at;
@@ -387,7 +387,7 @@ Test(predictions, are_the_likeliest)
     cr_expect_not(predictions_of((float[]){ 1, INFINITY, 0 }, 3, 1, best));
 }
 
-/* A text as CSV has it: without control characters, and no formula. */
+/* A text as in CSV: without control characters, not a formula. */
 static char *as_csv(const char *text, char *to)
 {
     char *at = to;

@@ -133,7 +133,7 @@ static void never_bad(void *env, const char *name, const char *why)
     cr_expect_fail("%s counts as a bad image: %s", name, why);
 }
 
-/* Memory that is out is no fault of an image: training ends, although it would skip a bad one. */
+/* A shortage of memory ends training; only a bad image is skipped. */
 static double load_batches(tp_detection_profile profile, char *why, size_t size)
 {
     tp_coco *X = tp_coco_open(in_folder("images.json"));
@@ -166,7 +166,7 @@ static double load_by_opencv(char *why, size_t size)
     return load_batches(TP_MMDETECTION, why, size);
 }
 
-/* Decodes, enlarges by both filters, and mirrors; every failure is a shortage. */
+/* Decodes and enlarges with both filters; every failure is a shortage. */
 static double decode(char *why, size_t size)
 {
     tp_image p = { 0 }, q = { 0 };

@@ -140,7 +140,7 @@ Test(coco_program, predictions)
     cr_expect(!out[0] && strstr(errors, "--score lowers it"), "%s%s", out, errors);
 }
 
-/* The last loss in the log of a run. */
+/* The last loss in a run's log. */
 static double last_loss(const char *log)
 {
     static char text[1 << 16];
@@ -151,7 +151,7 @@ static double last_loss(const char *log)
     return number_in(last, "loss");
 }
 
-/* A sheet has room for images whose size the annotations do not give. */
+/* A sheet has room for images without a size in the annotations. */
 static void expect_sheets_of_unknown_sizes(void)
 {
     cr_assert(
@@ -188,7 +188,7 @@ Test(coco_program, data_of_files)
         if (part == 0) cr_expect(ap > 0.5, "the model must have learned something: %g", ap);
     }
     expect_sheets_of_unknown_sizes();
-    /* an image that is gone is reported and left out, or with --strict stops the run */
+    /* a missing image is reported and left out; with --strict it stops the run */
     cr_assert(shell("rm files/train2017/scene_000003.png"));
     succeed("train " SMALL "--data files --recipe scenes --steps 4 --run-dir d");
     cr_expect(strstr(errors, "scene_000003.png") || strstr(out, "scene_000003.png"), "%s%s", out,
@@ -251,7 +251,7 @@ Test(coco_program, validation_images_that_cannot_be_read)
     cr_expect(shell("! test -e e"));
 }
 
-/* eval says what its figures do not count; the id 0 is pycocotools' case. */
+/* eval reports what its figures leave out; the id 0 is pycocotools' case. */
 Test(coco_program, remarks_of_eval)
 {
     cr_assert(
@@ -296,7 +296,7 @@ Test(coco_program, plan_counts)
     cr_expect(strstr(out, "6.34     3.42     6.46    16.22"), "%s", out);
 }
 
-/* The plan of a run tells its data, memory and time, and leaves no files. */
+/* A run's plan reports its data, memory and time, and leaves no files. */
 Test(coco_program, plan_of_a_run)
 {
     static const char *const presets[] = { "retinanet-resnet-mini", "mask-rcnn-vil-mini" };

@@ -61,7 +61,7 @@ Test(confusion, matrix)
     cr_expect(strstr(svg, ">Numbers: images. "));
 }
 
-/* 30 classes still are a matrix; counts that would not fit become percentages. */
+/* 30 classes still form a matrix; counts that do not fit become percentages. */
 Test(confusion, large_counts)
 {
     int64_t counts[900] = { [0] = 3000, [1] = 1000, [31] = 7 };
@@ -74,7 +74,7 @@ Test(confusion, large_counts)
     cr_expect(!strstr(svg, ">3000<"));
 }
 
-/* The most frequent mistakes come first, those of equal number by class; right answers are none. */
+/* The most frequent mistakes come first, ties by class; right answers do not count. */
 Test(confusion, pairs)
 {
     int64_t *counts = calloc(40 * 40, sizeof *counts);

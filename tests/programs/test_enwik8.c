@@ -469,7 +469,7 @@ Test(enwik8, unknown_bytes_are_paid_for)
               out);
 }
 
-/* Texts of other encodings are refused by name, and any file may be read as bytes. */
+/* Texts in other encodings are refused by name; any file can be read as bytes. */
 Test(enwik8, encodings)
 {
     cr_assert(shell("printf '\\377\\376' > wide; iconv -f ASCII -t UTF-16LE text >> wide;"
@@ -487,7 +487,7 @@ Test(enwik8, encodings)
                    "wide: is UTF-16; convert it to UTF-8");
 }
 
-/* Memory follows the text, not the flags. */
+/* Memory depends on the text, not flags. */
 Test(enwik8, lengths_beyond_the_text)
 {
     static const char *const models[] = { "", "--masked", "--model txl" };
@@ -573,7 +573,7 @@ Test(enwik8, manuals)
 }
 
 /* Extra text changes the training split and the dictionary but not the validation split. A resumed
- * run keeps the extra text, and the seconds of its log continue. */
+ * run keeps the extra text, and the seconds in its log continue. */
 Test(enwik8, extra_text)
 {
     cr_assert(shell("head -c 3000 text > more"));

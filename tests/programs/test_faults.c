@@ -40,8 +40,7 @@ static void for_each_program(check f)
     }                                                                                              \
     static void name(const run_kind *k)
 
-/* After a fault there is an intact checkpoint and no temporary file, and the resumed run ends the
- * same. */
+/* Expects an intact checkpoint and no temporary file, and that the resumed run ends the same. */
 static void expect_recovery(const run_kind *k, const char *fault)
 {
     char name[400];
@@ -217,7 +216,7 @@ FAULT(read_only_folder)
     expect_recovery(k, "read-only");
 }
 
-/* Training goes on if its output cannot be written. */
+/* Training continues if it cannot write its output. */
 FAULT(full_output)
 {
     char command[600];
@@ -330,7 +329,7 @@ FAULT(lock_is_removed)
     cr_expect(update_in("run/last.safetensors") > update, "%s: it has ended", k->command);
 }
 
-/* Of two processes that start in one moment, one trains. */
+/* Of two processes started together, one trains. */
 FAULT(starts_together)
 {
     char command[4000];
@@ -346,7 +345,7 @@ FAULT(starts_together)
     }
 }
 
-/* A file system without locks is no reason not to train, but said. */
+/* On a file system without locks, training works and says so. */
 FAULT(no_locks)
 {
     static const int errors_of_locks[] = { ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL };
@@ -365,7 +364,7 @@ FAULT(no_locks)
     }
 }
 
-/* The next start repairs a log that ends within a line or has lines of the future or garbage. */
+/* The next start repairs a log that ends within a line or has future lines or garbage. */
 FAULT(damaged_log)
 {
     static const char *const damages[] = {
@@ -384,7 +383,7 @@ FAULT(damaged_log)
     }
 }
 
-/* The program does not wait on a pipe in the place of the log. */
+/* The program does not wait on a pipe in place of the log. */
 FAULT(log_that_is_a_pipe)
 {
     (void)k;
@@ -392,7 +391,7 @@ FAULT(log_that_is_a_pipe)
     expect_refusal(RESUME, 1, "run/log.jsonl: is a pipe, not a regular file; remove it");
 }
 
-/* Nothing waits for it, and nothing replaces it. */
+/* The program neither waits nor replaces it. */
 FAULT(config_that_is_a_pipe)
 {
     (void)k;

@@ -32,7 +32,7 @@ Test(imagenet, files_of_a_run)
               out);
 }
 
-/* The confusion matrix of a run, and of an evaluation. */
+/* The confusion matrix of a run and of an evaluation. */
 Test(imagenet, confusion)
 {
     tp_image p = { 0 };
@@ -56,7 +56,7 @@ Test(imagenet, confusion)
                    "matrix.jpg was not drawn: end the name in .png or .svg");
 }
 
-/* Training goes on and says so once; an evaluation that was asked for a picture fails. */
+/* Training continues and says so once; an evaluation with a requested picture fails. */
 Test(imagenet, without_gnuplot)
 {
     make_colours("set", 2);

@@ -168,7 +168,7 @@ Test(imagenet_train, lengths_in_updates)
               "%s", out);
 }
 
-/* Each block has the decayed rate of the next one. */
+/* A block's rate is the next block's, decayed. */
 Test(imagenet_train, layer_decay)
 {
     static const char flags[] =
@@ -195,7 +195,7 @@ Test(imagenet_train, layer_decay)
     }
 }
 
-/* The average is either what is validated, or kept aside. */
+/* The averaged weights are either validated or only kept. */
 Test(imagenet_train, averages_aside)
 {
     static const char flags[] = "train " SMALL "--epochs 1 --ema 0.9 --run-dir";

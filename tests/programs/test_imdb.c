@@ -126,7 +126,7 @@ Test(imdb, rates_of_the_recipes)
     cr_expect_eq(t.base.train.lr, 3e-5);
 }
 
-/* The recipe follows from the model, also from that of a file. */
+/* The recipe follows from the model, even if a file gives it. */
 Test(imdb, recipe_of_the_model)
 {
     static const struct {
@@ -149,7 +149,7 @@ Test(imdb, recipe_of_the_model)
 
 /* ---- from pretraining to predictions ---- */
 
-/* Each attention learns the reviews, and a checkpoint needs nothing but itself. */
+/* Each attention learns the reviews, and a checkpoint is self-contained. */
 Test(imdb, every_attention)
 {
     static const char *const kinds[] = { "roberta-mini", "longformer-mini --window 8",
@@ -183,7 +183,7 @@ Test(imdb, every_attention)
 
 /* ---- data ---- */
 
-/* CSV with columns of its own, three classes, a held-back part. */
+/* CSV with other column names, three classes, a held-back part. */
 Test(imdb, tables)
 {
     cr_assert(
@@ -363,7 +363,7 @@ static void publish(const char *names)
     cr_assert(shell(command));
 }
 
-/* The accuracy of the published file on the texts. */
+/* The published file's accuracy on the texts. */
 static double published_accuracy(void)
 {
     succeed("eval --data reviews --checkpoint hub/model.safetensors --threads 1 --format json");
@@ -494,7 +494,7 @@ Test(imdb, explanation_is_complete)
     tp_bpe_close(X);
 }
 
-/* Coloured text ends every colour, and nothing of the text commands the terminal. */
+/* Coloured text resets every colour, and no text controls the terminal. */
 Test(imdb, explanations_are_printed)
 {
     succeed(TRAIN "--steps 2 --run-dir run");

@@ -124,7 +124,7 @@ Test(imdb_input, bad_input)
               "nothing was written over");
 }
 
-/* Texts that only validate belong to a run, too. */
+/* A run is also tied to its validation texts. */
 Test(imdb_input, other_texts_for_validation)
 {
     succeed(TRAIN "--steps 2 --run-dir run");
@@ -132,7 +132,7 @@ Test(imdb_input, other_texts_for_validation)
     expect_refusal("train --resume --run-dir run", 1, "the texts differ from those");
 }
 
-/* A checkpoint whose metadata were changed gives a message. */
+/* A checkpoint with changed metadata gives a message. */
 Test(imdb_input, changed_metadata)
 {
     succeed(TRAIN "--steps 2 --run-dir run");
@@ -149,7 +149,7 @@ Test(imdb_input, changed_metadata)
                    "the vocabulary has 300 entries, the model in run/best.safetensors only 250");
 }
 
-/* Any byte of a checkpoint that is wrong is found, or does not matter: never a crash. */
+/* A wrong byte anywhere in a checkpoint is detected or harmless, and never a crash. */
 Test(imdb_input, damaged_checkpoint)
 {
     succeed(TRAIN "--steps 2 --run-dir run");

@@ -50,7 +50,7 @@ static uint64_t bytes_of(const char *path)
     return h;
 }
 
-/* A file that cannot be written is not there. */
+/* No file is left if it cannot be written. */
 static void write_model(void *env, attempt *t)
 {
     static char path[600], why[4096];
@@ -65,7 +65,7 @@ static void write_model(void *env, attempt *t)
 
 /* ---- reading ---- */
 
-/* The sum of the weights of an explanation. */
+/* The sum of an explanation's weights. */
 static bool explain(text_file *f, double *sum, char *why, size_t size)
 {
     static const int32_t ids[] = { 0, 68, 69, 70, 71, 2 };

@@ -112,7 +112,7 @@ static void write_header(const char *name, const char *json, const char *data, s
     write_raw(in_folder(name), 0, json, data, n);
 }
 
-/* What cannot be read is listed with its reason; only what is damaged makes the status 1. */
+/* Unreadable tensors are listed with the reason; only damage makes the status 1. */
 Test(inspect, tensors_that_cannot_be_read)
 {
     char out[4096];
@@ -141,7 +141,7 @@ Test(inspect, tensors_that_cannot_be_read)
         "%s", out);
 }
 
-/* Neither a file's name nor the names in it command the terminal or break a line. */
+/* Neither a file's name nor the names in it control the terminal or break a line. */
 Test(inspect, names_are_escaped)
 {
     static const char index[] = "{\"weight_map\":{\"a\\nb\\u001b[2J\":\"../x\"}}";
@@ -208,7 +208,7 @@ static void expect_match(const char *model, int status, const char *output)
               out);
 }
 
-/* Names in a file do not command the terminal, neither in lists nor in messages. */
+/* Names in a file do not control the terminal, in lists or in messages. */
 Test(inspect, hostile_names)
 {
     char out[8192];

@@ -72,7 +72,7 @@ static int tensors_in(const char *path)
     return n;
 }
 
-/* Counts the files in the folder; *torn: temporary files, which only a kill leaves. */
+/* Counts the files in the folder; *torn: temporary ones, which only a kill leaves. */
 static int count_files(const char *path, int *torn)
 {
     int n = 0;
@@ -98,7 +98,7 @@ static void expect_same_end(const run_kind *k)
                  name);
 }
 
-/* Runs `args` and kills it. False if it ended before. */
+/* Runs `args` and kills it. False if it had ended. */
 static bool run_and_kill(const char *args, int round, int watch)
 {
     int status;
@@ -113,7 +113,7 @@ static bool run_and_kill(const char *args, int round, int watch)
     return false;
 }
 
-/* The checkpoint's update, which must be at least `before`; -1: there was no checkpoint yet. */
+/* Returns the checkpoint's update, which must be at least `before`; -1: no checkpoint yet. */
 static int64_t check_folder(const run_kind *k, int round, int64_t before, int *met)
 {
     int torn;

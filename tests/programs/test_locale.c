@@ -24,7 +24,7 @@ static void remove_locales(void)
     cr_expect(shell(command));
 }
 
-/* Builds the locales in a folder of their own, where setlocale then finds them. */
+/* Builds the locales in a separate folder, where setlocale finds them. */
 static void build_locales(void)
 {
     cr_assert(mkdtemp(home));

@@ -124,7 +124,7 @@ Test(lra_program, members_by_name)
     succeed("train " SMALL "--steps 1 --set proj=linformer --run-dir fixed"); /* packs no batches */
 }
 
-/* The optimiser has the beta1 of the schedule: the log tells it, and it changes the weights. */
+/* The optimiser uses the schedule's beta1, which is logged and changes the weights. */
 Test(lra_program, beta1_moves_with_the_rate)
 {
     succeed("train " SMALL "--steps 10 --log-every 1 --run-dir a");
@@ -173,7 +173,7 @@ static void make_files(void)
         "> ops/basic_$p.tsv; done"));
 }
 
-/* One table serves for all parts without sharing examples. */
+/* One table serves all parts without shared examples. */
 Test(lra_program, one_table_is_divided)
 {
     make_files();
@@ -289,7 +289,7 @@ Test(lra_program, padding_changes_no_score)
     tp_documents_close(X);
 }
 
-/* Batches are packed where results do not depend on padding, and an evaluation may do otherwise. */
+/* Batches are packed where results do not depend on padding; an evaluation may override it. */
 Test(lra_program, packed_or_padded)
 {
     static const struct {
@@ -394,7 +394,7 @@ Test(lra_program, bad_input)
     cr_expect(shell("diff -r before run"), "nothing was written over");
 }
 
-/* A checkpoint whose metadata were changed gives a message. */
+/* A checkpoint with changed metadata gives a message. */
 Test(lra_program, changed_metadata)
 {
     succeed("train " SMALL "--steps 2 --run-dir run");
@@ -456,7 +456,7 @@ Test(lra_program, table_is_resumed)
     expect_refusal(TABLE "--steps 4", 1, "all/table.json: line ");
 }
 
-/* The time gives the number of updates. */
+/* The time sets the number of updates. */
 Test(lra_program, table_by_time)
 {
     succeed(TABLE "--time 0.5");
@@ -467,7 +467,7 @@ Test(lra_program, table_by_time)
     cr_expect(ls >= 1 && none >= 1, "%g and %g updates", ls, none);
 }
 
-/* A signal reaches the training, and the same command goes on. */
+/* A signal reaches the training; the same command resumes it. */
 Test(lra_program, table_is_stopped)
 {
     int status;

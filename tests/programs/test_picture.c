@@ -11,7 +11,7 @@
 #include "support/folder.h"
 #include "support/program.h"
 
-/* No program: only a folder of its own. */
+/* Only a test folder; no program runs. */
 static void begin(void)
 {
     program_begin("imagenet");
@@ -26,7 +26,7 @@ static bool gnuplot_here(void)
     return false;
 }
 
-/* A picture with every kind of panel, and all texts of which a test looks for. */
+/* Draws a picture with every kind of panel and all texts that tests look for. */
 typedef struct sample {
     tp_image photo;
     double v[12], x[3], y[3];
@@ -120,7 +120,7 @@ Test(picture, png_and_svg)
     tp_image_free(&s.photo);
 }
 
-/* Texts appear as they are: as no markup, format, command or second line. */
+/* Texts appear literally, not as markup, format, command or second line. */
 Test(picture, texts)
 {
     static const struct {
@@ -159,7 +159,7 @@ Test(picture, texts)
     expect_well_formed();
 }
 
-/* Two lines, and a name that is cut. */
+/* Two lines, and a truncated name. */
 Test(picture, long_texts)
 {
     sample s;
@@ -174,7 +174,7 @@ Test(picture, long_texts)
     tp_image_free(&s.photo);
 }
 
-/* The names of files never reach gnuplot, for which they could be commands. */
+/* File names never reach gnuplot, where they could be commands. */
 Test(picture, names_of_files)
 {
     static const char *const names[] = { "|touch pwned;.png", "'; system('touch pwned'); '.svg",
@@ -196,7 +196,7 @@ Test(picture, names_of_files)
     tp_image_free(&s.photo);
 }
 
-/* A gnuplot of the test's own that runs these shell commands. */
+/* Replaces gnuplot with these shell commands. */
 static void fake(const char *commands)
 {
     FILE *f = fopen("gnuplot", "w");
@@ -233,7 +233,7 @@ Test(picture, gnuplot_that_fails)
     cr_expect_eq(files_in_folder(), 1);
 }
 
-/* After a failure the same object draws again. */
+/* The same object can draw after a failure. */
 Test(picture, process_that_died)
 {
     sample s;

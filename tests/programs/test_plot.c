@@ -8,7 +8,7 @@
 #include "support/folder.h"
 #include "support/program.h"
 
-/* Two runs: of a language model, and of a classifier. */
+/* Makes two runs: a language model and a classifier. */
 static void begin(void)
 {
     program_begin("enwik8");
@@ -71,7 +71,7 @@ Test(plot, png_and_svg)
                                         ">training time, s<", ">test loss, nats<", NULL });
 }
 
-/* Large numbers are counted in millions, whatever the run with the most of them. */
+/* Large numbers are shown in millions, whichever run has the most. */
 Test(plot, millions)
 {
     if (!gnuplot_here()) return;
@@ -85,7 +85,7 @@ Test(plot, millions)
     cr_expect(shell("! grep -q 'e+0' many.svg"));
 }
 
-/* Names of runs and files are no commands and no markup. */
+/* Run and file names are neither commands nor markup. */
 Test(plot, names)
 {
     if (!gnuplot_here()) return;

@@ -22,7 +22,7 @@ TestSuite(predict, .init = begin, .fini = program_end, .timeout = 300);
 
 #define TRAIN "train --data set --size 16 --batch 8 --epochs 8 --threads 1 --flip 0 --run-dir run"
 
-/* Renames the classes blue and red of the set to names for the shell. */
+/* Renames the set's classes blue and red; names are shell words. */
 static void rename_classes(const char *blue, const char *red)
 {
     char command[400];
@@ -164,7 +164,7 @@ static bool gnuplot_here(void)
     return here;
 }
 
-/* The number of pixels that differ from white, and those in the colours of right and wrong bars. */
+/* Counts the pixels that are not white, and those in the colours of right and wrong bars. */
 typedef struct ink {
     int64_t width, height, any, green, red;
 } ink;
@@ -239,7 +239,7 @@ Test(predict, annotated_images)
               "%s", errors);
 }
 
-/* The worst mistakes are ranked, named after their classes, and show both in their colours. */
+/* The worst mistakes are ranked, named after both classes, and show both in their colours. */
 Test(predict, mistakes)
 {
     if (!gnuplot_here()) return;
@@ -286,7 +286,7 @@ Test(predict, classes_of_published_weights)
         shell("printf 'n03888257\\nn01440764\\n' >names; printf 'n03888257\\nshark\\n' >other"));
     succeed(PUBLISHED "--names names");
     cr_expect(strstr(out, "top-1 100.00 %"), "%s", out);
-    rename_classes("n03888257", "n01440764"); /* now sorted the other way round */
+    rename_classes("n03888257", "n01440764"); /* now in reverse order */
     succeed(PUBLISHED);
     cr_expect(strstr(out, "top-1 0.00 %"), "%s", out);
     succeed(PUBLISHED "--names names --by-class");
@@ -345,7 +345,7 @@ Test(predict, resumed_with_other_classes)
         "images");
 }
 
-/* What a set leaves out is said once; images above a limit are skipped. */
+/* Left-out files are reported once; images above a limit are skipped. */
 Test(predict, left_out_and_too_large)
 {
     make_colours("set", 12);
@@ -393,7 +393,7 @@ static void spoil(const char *from, const char *to)
     tp_file_close(F);
 }
 
-/* A logit of minus infinity is probability 0, which JSON can say, and a logit, which it cannot. */
+/* For a logit of minus infinity JSON has the probability 0, but cannot express the logit. */
 Test(predict, infinite_logit)
 {
     const float logits[] = { 1, -INFINITY };

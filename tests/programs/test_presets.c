@@ -38,7 +38,7 @@ static const char *chosen(int i)
     return i < small ? image_preset_name(i) : papers[i - small];
 }
 
-/* The preset for this image size (0: its own). False if the size is impossible. */
+/* Configures the preset for an image size (0: its own). False if impossible. */
 static bool configure(const char *name, int64_t size, int64_t classes, classifier_cfg *c)
 {
     char why[1024];
@@ -114,7 +114,7 @@ static void dry_step(const char *name, int64_t parameters)
     close_rig(r);
 }
 
-/* The number of parameters of the table's row; 0: no such row. */
+/* Returns the parameter count in the table; 0: no such row. */
 static int64_t published_count(const char *name)
 {
     const tp_model_row *m = tp_model_find(name);
@@ -175,7 +175,7 @@ static void configure_small(const char *name, classifier_cfg *c)
     cr_assert(i < 3, "%s: no size is possible", name);
 }
 
-/* The largest models are left out, as there are smaller ones of the same kind. */
+/* Leaves out the largest models, which have smaller ones of the same kind. */
 Test(presets, steps_in_numbers)
 {
     if (device_is_cuda()) cr_skip_test("the CPU's");
@@ -225,8 +225,8 @@ static gap gap_of(const double *a, const double *b, size_t n)
     return (gap){ sqrt(g.difference), sqrt(g.length) };
 }
 
-/* whole: the norm of all gradients, to which rounding errors are relative where a parameter's own
- * gradient vanishes. */
+/* whole: the norm of all gradients; rounding errors are relative to it where a parameter's gradient
+ * vanishes. */
 static void compare_gradient(const char *preset, const tp_param_info *it, double whole)
 {
     const size_t n = (size_t)tp_numel(it->tensor);
@@ -412,7 +412,7 @@ Test(presets, recipes_of_vit)
 
 /* ---- parameters ---- */
 
-/* Which parameters of each family have no weight decay. */
+/* The parameters of each family without weight decay. */
 Test(presets, weight_decay)
 {
     static const struct {
@@ -462,7 +462,7 @@ Test(presets, weight_decay)
     }
 }
 
-/* --layer-decay: the number of blocks that are between a parameter and the head. */
+/* --layer-decay: the number of blocks between a parameter and the head. */
 Test(presets, levels)
 {
     static const struct {

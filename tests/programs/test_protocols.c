@@ -77,7 +77,7 @@ TestSuite(protocols, .init = begin, .fini = program_end, .timeout = 300);
 
 #define MODEL "--weights weights --preset tiny --size 16 --threads 1 "
 
-/* Puts red and blue images into a folder, which is made. */
+/* Creates a folder with red and blue images. */
 static void plant(const char *where, int red, int blue)
 {
     char command[600];
@@ -121,7 +121,7 @@ static const json_t *row(const json_t *root, const char *list, const char *name)
 
 /* ---- the sets ---- */
 
-/* Folders are numbers: sorted as texts 10 would come before 281 and 6. Empty ones count nothing. */
+/* Folders are numbers; sorted as texts, 10 would come before 281 and 6. Empty ones do not count. */
 Test(protocols, v2)
 {
     plant("v2/0", 3, 1);   /* three right */
@@ -282,7 +282,7 @@ Test(protocols, real)
 
 /* ---- other models, damage ---- */
 
-/* A model with classes of its own is scored on folders of these. */
+/* A model with other classes is scored on their folders. */
 Test(protocols, own_classes)
 {
     plant("c/fog/1/red", 3, 1);

@@ -31,7 +31,7 @@ static json_t *parsed(const char *line)
     return root;
 }
 
-/* The top-1 of a corruption at a severity in a line of `imagenet robust`; NAN: not measured. */
+/* Returns the top-1 at a corruption and severity from `imagenet robust`; NAN: not measured. */
 static double cell(const json_t *root, const char *name, int severity)
 {
     size_t i;
@@ -70,7 +70,7 @@ Test(robust, all_corruptions)
     json_decref(other);
 }
 
-/* `eval --corrupt` measures one of the cells, and draws the images as they were corrupted. */
+/* `eval --corrupt` measures one of the cells and draws the corrupted images. */
 Test(robust, one_corruption)
 {
     succeed("robust run --data set --threads 1 --corrupt impulse-noise:5 --seed 9 --format json");
@@ -136,7 +136,7 @@ Test(robust, picture)
                    "two.jpg was not drawn: end the name in .png or .svg");
 }
 
-/* An image that cannot be read is named once, whatever the number of corruptions. */
+/* An unreadable image is named once for any number of corruptions. */
 Test(robust, broken_image)
 {
     cr_assert(shell("echo no image > set/val/red/12.png"));
@@ -152,7 +152,7 @@ Test(robust, broken_image)
 static void interrupt(const char *args)
 {
     int status;
-    remove("err"); /* of the run before */
+    remove("err"); /* of an earlier run */
     const pid_t child = start(args);
     await_reports("err", 1);
     nap(0.3);

@@ -72,7 +72,7 @@ Test(teacher, resume_with_another_teacher)
             tensor_distance("straight/last.safetensors", "run/last.safetensors", tensors[i]), 0);
 }
 
-/* ---- what is learnt ---- */
+/* ---- training ---- */
 
 static double first_loss(const char *log)
 {
@@ -169,7 +169,7 @@ Test(teacher, accumulated_batches)
     }
 }
 
-/* Every family teaches, and learns from a network of convolutions. */
+/* Every family teaches, and learns from a convolutional network. */
 Test(teacher, all_families)
 {
     static const char *const presets[] = {
@@ -186,7 +186,7 @@ Test(teacher, all_families)
     }
 }
 
-/* Checkpoints hold the student alone. */
+/* Checkpoints hold only the student. */
 Test(teacher, files)
 {
     succeed("train " SMALL "--preset tiny --teacher resnet --run-dir run");
@@ -204,7 +204,7 @@ Test(teacher, files)
               out);
 }
 
-/* The plan counts the teacher's weights, and agrees with the run. */
+/* The plan counts the teacher's weights and agrees with the run. */
 Test(teacher, plan)
 {
     static const char *const flags[] = { "", "--dtype bf16 --ema 0.9" };

@@ -1,4 +1,4 @@
-/* test_tp_bpe.c - the program tp-bpe: learning, encoding, decoding, and what it refuses. */
+/* test_tp_bpe.c - the program tp-bpe: learning, encoding, decoding, refusals. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

@@ -299,7 +299,7 @@ Test(tp_models, list_as_json)
     json_decref(list);
 }
 
-/* A node has at least the parameters and multiply-adds of its parts together. */
+/* A node has at least the parameters and multiply-adds of its parts. */
 static void check_node(const char *model, const json_t *node)
 {
     const json_t *part, *parts = json_object_get(node, "layers");

@@ -19,7 +19,7 @@ static void expect(const char *text)
     cr_expect(strstr(out, text), "no '%s' in %s", text, out);
 }
 
-/* Differences of two documents cancel in bf16, so that pairs have no limits there. */
+/* Differences of two documents cancel in bf16, so pairs have no limits there. */
 Test(tp_parity, skipped_cases_are_counted_apart)
 {
     const char *files = CASES "attn_none.safetensors " CASES "retr_ls_clslast.safetensors";

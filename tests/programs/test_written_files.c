@@ -66,7 +66,7 @@ Test(written_files, scenes)
     program_end();
 }
 
-/* What is printed must arrive. */
+/* Lost output is an error. */
 Test(written_files, full_device)
 {
     static const char *const programs[] = { "tp-models", "tp-bpe", "enwik8", "coco eval" };
@@ -94,7 +94,7 @@ Test(written_files, full_device)
     program_end();
 }
 
-/* Arguments and names of files cannot command a terminal. */
+/* Arguments and file names cannot control a terminal. */
 Test(written_files, names_are_plain)
 {
     static const char *const commands[] = {
