@@ -39,7 +39,7 @@ def depthwise(dim, kernel, stride=1, bias=True):
 
 
 class Stripes(nn.Module):
-    """Attention in stripes of h x w of a map of side x side, with the convolution of the values."""
+    """Attention in h x w stripes of a side x side map, with the convolution of the values."""
 
     def __init__(self, dim, heads, side, h, w):
         super().__init__()

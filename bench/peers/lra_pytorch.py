@@ -80,7 +80,7 @@ class LongShort(nn.Module):
             self.conv = filters(c["heads"], c["conv"])
 
     def compress(self, x, k, v, mask):
-        """What k and v are compressed to, [B,r,d] each."""
+        """The compressed k and v, [B,r,d] each."""
         if self.c["proj"] != "dynamic":
             return merge(mix(self.E, hide(k.transpose(1, 2), mask).transpose(1, 2))), merge(
                 mix(self.E, hide(v.transpose(1, 2), mask).transpose(1, 2)))
@@ -113,7 +113,7 @@ class LongShort(nn.Module):
         return (p.unflatten(2, (-1, w)) @ self.tiles(v, w, e)).reshape(b, h, n, -1)
 
     def tokens(self, q, k, v, low_k, low_v, mask):
-        """The results of the tokens [B,h,n,D]; q is scaled."""
+        """The outputs of the tokens [B,h,n,D]; q is scaled."""
         c, (b, h, n, d) = self.c, q.shape
         w, e = c["window"], max(c["window"] // 2, 1)
         if w == 0 and low_k is not None and c["rank"]:
@@ -417,7 +417,7 @@ class Classifier(nn.Module):
         return self.seq_classifer.mlpblock(x)
 
 
-# ---- models that are measured: the encoders of the task Text ----
+# ---- measured models: the encoders of the task Text ----
 
 TEXT = dict(
     kind="ls", dim=64, heads=2, hidden=128, layers=2, vocab=512, classes=2, length=4096, rank=0,

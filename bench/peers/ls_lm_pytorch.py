@@ -237,7 +237,7 @@ def check(folder):
         print(f"{os.path.basename(path)}: {worst:.1e}")
 
 
-SMOKE = dict(dim=64, hidden=64, heads=2, window=32, layers=2)  # instead of those of `small`
+SMOKE = dict(dim=64, hidden=64, heads=2, window=32, layers=2)  # replaces those of `small`
 
 
 def steps(args, batch):

@@ -16,7 +16,7 @@ BIAS, TABLES = {}, {}
 
 
 def rotary(x, heads):
-    """As models write it: cosines and sines of all positions are computed once."""
+    """As in models: cosines and sines of all positions are computed once."""
     q = heads_of(x, heads)
     if x.shape not in TABLES:
         rates = 10000 ** (-torch.arange(0, q.shape[-1], 2) / q.shape[-1])
@@ -104,7 +104,7 @@ OPS = {
     "where": lambda x, y: torch.where(x > 0, x, y),
     "chunk_project_kv": lambda *x, **o: torch.cat(TORCH["chunk_project_kv"](*x, **o), 1),
 }
-CALLS = {  # of single cases
+CALLS = {  # for single cases
     ("window_attention", "4x4096 d64 h2 w8 r32"): sequence,
     ("window_attention", "Longformer 2048 d768 h12"): band,
 }
@@ -112,7 +112,7 @@ CALLS = {  # of single cases
 SHAPES = {(op, shape): {2: [len(REVIEWS), LONGEST, 64]} for op, shape in (
     ("packed_attention", "32 reviews d64 h2"),
     ("packed_window_attention", "32 reviews d64 h2 w8 r32"))}
-UPDATES = {  # PyTorch's optimisers, and the implementations of which the fastest counts
+UPDATES = {  # PyTorch's optimisers and their implementations; the fastest counts
     "adamw": (torch.optim.AdamW, ("foreach", "fused")),
     "rmsprop": (torch.optim.RMSprop, ("foreach",)),
     "adagrad": (torch.optim.Adagrad, ("foreach", "fused")),

@@ -1,4 +1,4 @@
-"""Reference cases, and how image models are compared with theirs."""
+"""Reference cases, and the comparison of image models with them."""
 import os
 import sys
 

@@ -80,7 +80,7 @@ def axes_of(x, axes):
 
 
 def along_one(f):
-    """f reduces one axis; several become one."""
+    """f reduces one axis; several are merged."""
     def apply(x, axes=None, keep=False):
         over = sorted(axes_of(x, axes))
         if len(over) == 1:

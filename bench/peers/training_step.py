@@ -16,7 +16,7 @@ FLAGS = {
 
 
 def parser(doc, batch, models=None, metavar="MODEL", without=()):
-    """--bench takes the name of a model if there are several. The flags in `without` keep their
+    """Makes the flags; --bench takes a model if there are several. Those in `without` keep their
     defaults."""
     p = argparse.ArgumentParser(description=doc,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -37,7 +37,7 @@ def parser(doc, batch, models=None, metavar="MODEL", without=()):
 
 
 def run(p, check, bench):
-    """Checks the cases of a folder, or measures, as the command line says."""
+    """Checks a folder's cases or measures, as the flags say."""
     args = p.parse_args()
     if args.check:
         check(args.check)

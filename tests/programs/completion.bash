@@ -10,7 +10,7 @@ compopt() { COMPREPLY=("$@"); }
 for line; do
     read -ra COMP_WORDS <<<"${line//=/ = }"
     [[ $line != *[\ =] ]] || COMP_WORDS+=("")
-    [[ $line != *= ]] || unset 'COMP_WORDS[-1]' # the cursor stands on the =
+    [[ $line != *= ]] || unset 'COMP_WORDS[-1]' # the cursor is on the =
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
     source "$folder/${COMP_WORDS[0]}" && "_${COMP_WORDS[0]}" || exit
     echo "$line:" "${COMPREPLY[@]}"

@@ -96,13 +96,13 @@ static bool is_message(const trial *t)
 static void expect_end(const trial *t, int status, const char *name, const char *often)
 {
     const bool whole = exists("run/last.safetensors");
-    if (status == 0) cr_expect(same_end(), "%s: status 0, and another end", name);
+    if (status == 0) cr_expect(same_end(), "%s: status 0, but a different result", name);
     cr_expect(!*often || !shell("ls run 2>/dev/null | grep -q tmp-"),
               "%s: a temporary file is left", name);
     cr_expect(whole || !strstr(t->setup, "base"), "%s: the checkpoint is lost", name);
     const int again = run(whole ? RESUME : t->fresh);
-    cr_expect_eq(again, 0, "%s: going on: status %d: %s", name, again, errors);
-    cr_expect(same_end(), "%s: another end", name);
+    cr_expect_eq(again, 0, "%s: continuing: status %d: %s", name, again, errors);
+    cr_expect(same_end(), "%s: a different result", name);
 }
 
 /* A command's output without faults. */
@@ -120,7 +120,7 @@ static void fail_call(const trial *t, int n, const char *often, int normal)
     if (t->fresh)
         expect_end(t, status, name, often);
     else if (status == 0)
-        cr_expect_str_eq(out, right, "%s: another result: %s", name, out);
+        cr_expect_str_eq(out, right, "%s: a different result: %s", name, out);
 }
 
 /* Fails calls of a run that ends with this status without faults. */
@@ -214,10 +214,10 @@ Test(broken_disk, looking)
         expect_status(&(trial){ k->command, "rm -rf run; cp -r straight run", fresh, NULL },
                       "access 1 5 run/last.safetensors", 1,
                       "run/last.safetensors cannot be accessed: Input/output error");
-        cr_expect(same_end(), "%s: it is overwritten", k->command);
+        cr_expect(same_end(), "%s: the file was overwritten", k->command);
         expect_status(&(trial){ k->command, "rm -rf run", fresh, NULL }, "stat 1 5 run/lock once",
                       0, "");
-        cr_expect(same_end(), "%s: the folder is taken for another", k->command);
+        cr_expect(same_end(), "%s: the folder is mistaken for another", k->command);
         program_end();
     }
 }

@@ -303,7 +303,7 @@ FAULT(one_process_a_folder)
     expect_refusal(args, 1, message);
     kill(first, SIGKILL);
     waitpid(first, &status, 0);
-    cr_expect(WIFSIGNALED(status), "the first one goes on");
+    cr_expect(WIFSIGNALED(status), "the first process continues");
     const int64_t update = update_in("run/last.safetensors");
     succeed("--resume --run-dir run --steps %lld", (long long)update + 2);
     cr_expect_eq(update_in("run/last.safetensors"), update + 2);
@@ -326,7 +326,7 @@ FAULT(lock_is_removed)
     kill(first, SIGTERM);
     waitpid(first, &status, 0);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM, "status %x", status);
-    cr_expect(update_in("run/last.safetensors") > update, "%s: it has ended", k->command);
+    cr_expect(update_in("run/last.safetensors") > update, "%s: the run has ended", k->command);
 }
 
 /* Of two processes started together, one trains. */

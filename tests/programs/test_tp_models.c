@@ -49,13 +49,13 @@ Test(tp_models, list)
     for (; (row = tp_model_at(n)); n++) {
         char begin[128];
         snprintf(begin, sizeof begin, "\n%-34s ", row->name);
-        cr_expect(strstr(text, begin), "%s is not there", row->name);
+        cr_expect(strstr(text, begin), "%s is missing", row->name);
     }
     int detectors = 0;
     while (tp_detector_known(detectors)) {
         char begin[128];
         snprintf(begin, sizeof begin, "\n%-37s ", tp_detector_known(detectors++));
-        cr_expect(strstr(text, begin), "%s is not there", begin + 1);
+        cr_expect(strstr(text, begin), "%s is missing", begin + 1);
     }
     cr_expect_eq(lines(), 1 + n + 2 + detectors);
     cr_expect(strstr(text, "\ncvt_ls-13-224                      224 x 224                    "
