@@ -295,7 +295,6 @@ Test(presets, recipes)
 #define CVT     "adamw", DECAY_MATRICES, TP_BICUBIC
 #define SWIN    "adamw", DECAY_LSLA, TP_BICUBIC
 #define NET     "sgd", DECAY_ALL, TP_BILINEAR
-        /* clang-format off */
         { "vil-tiny-rpb", -1, 300, 1024, 1, 1e-3, 0.1, 0.1, 5, 2e-6, 1e-6, 0, 0, VIL },
         { "vil-small-full", -1, 300, 1024, 1, 1e-3, 0.1, 0.1, 5, 2e-6, 1e-6, 0, 0, VIL },
         { "vil-medium-rpb", -1, 300, 1024, 3, 8e-4, 0.1, 0.1, 5, 1.6e-6, 1e-6, 0, 0, VIL },
@@ -343,7 +342,6 @@ Test(presets, recipes)
         { "mpvit-b", -1, 300, 1024, 3, 1e-3, 0.05, 0.3, 5, 1e-6, 1e-5, 0, 0.99996, CVT },
         { "resnet-50", -1, 90, 256, 1, 0.1, 1e-4, 0, 0, 0, 0, 0, 0, NET },
         { "resnext-101-32x4d", -1, 90, 256, 1, 0.1, 1e-4, 0, 0, 0, 0, 0, 0, NET },
-        /* clang-format on */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *name = cases[i].preset;
