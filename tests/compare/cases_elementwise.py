@@ -5,12 +5,16 @@ import torch
 from draw import Call, case
 from torch_ops import DTYPES
 
-# name: inputs from, to
+# name: range of the inputs
 ONE = {
-    "neg": (-3, 3), "exp": (-4, 4), "log": (0.01, 9), "sqrt": (0.01, 9), "square": (-3, 3), "abs": (-3, 3),
-    "relu": (-3, 3), "gelu": (-6, 6), "gelu_tanh": (-6, 6), "quick_gelu": (-6, 6), "hardswish": (-6, 6),
-    "silu": (-9, 9), "sigmoid": (-40, 40), "tanh": (-20, 20), "mish": (-9, 9), "softplus": (-30, 30),
-    "expm1": (-2, 2), "log1p": (-0.9, 9), "reciprocal": (0.1, 9), "rsqrt": (0.01, 9), "floor": (-9, 9),
+    "neg": (-3, 3), "exp": (-4, 4), "log": (0.01, 9), "sqrt": (0.01, 9), "square": (-3, 3),
+    "abs": (-3, 3),
+    "relu": (-3, 3), "gelu": (-6, 6), "gelu_tanh": (-6, 6), "quick_gelu": (-6, 6),
+    "hardswish": (-6, 6),
+    "silu": (-9, 9), "sigmoid": (-40, 40), "tanh": (-20, 20), "mish": (-9, 9),
+    "softplus": (-30, 30),
+    "expm1": (-2, 2), "log1p": (-0.9, 9), "reciprocal": (0.1, 9), "rsqrt": (0.01, 9),
+    "floor": (-9, 9),
     "round": (-9, 9), "sign": (-3, 3), "sin": (-20, 20), "cos": (-20, 20),
 }
 TWO = "add sub mul div pow maximum minimum".split()
@@ -25,7 +29,7 @@ def one(d, name):
 
 
 def shapes(d, n):
-    """n shapes that broadcast into a common one: one has all its sizes, or all are repeated somewhere."""
+    """n shapes that broadcast to a common one: one has all its sizes, or each repeats an axis."""
     s = d.shape(0, 5)
     drawn = [d.broadcast(s) for _ in range(n)]
     if d.flag(0.7):
@@ -34,7 +38,7 @@ def shapes(d, n):
 
 
 def drop_one(d, inputs, first=0):
-    """Leaves out one of two operands with a probability of 0.3: a number stands in its place."""
+    """Replaces one of two operands by a number with a probability of 0.3."""
     if d.flag(0.3):
         inputs[first + d.int(0, 1)] = None
     return inputs
@@ -63,7 +67,9 @@ def mask(d, _):
         if kind == "float":
             x = np.rint(d.normal(s, 1.5))
             return np.where(d.uniform(s, 0, 1) < 0.05, d.pick([np.nan, np.inf]), x)
-        return d.mask(s) if kind == "u8" else d.ints(s, 4, {"i32": np.int32, "i64": np.int64}[kind]) - 1
+        if kind == "u8":
+            return d.mask(s)
+        return d.ints(s, 4, {"i32": np.int32, "i64": np.int64}[kind]) - 1
     k = d.pick([-1.0, 0.0, 0.5, 1.0, 2.0, 300.0])
     return Call(drop_one(d, [values(sa), values(sb)]), {"k": k})
 
@@ -81,7 +87,8 @@ def ask(d, _):
 def where(d):
     sm, sa, sb = shapes(d, 3)
     whole = d.flag(0.2)
-    a, b = (d.ints(sa, 9, np.int64), d.ints(sb, 9, np.int64)) if whole else (d.normal(sa), d.normal(sb))
+    a, b = ((d.ints(sa, 9, np.int64), d.ints(sb, 9, np.int64)) if whole
+            else (d.normal(sa), d.normal(sb)))
     k = float(d.int(-3, 3)) if whole else d.real(-3, 3)
     return Call(drop_one(d, [d.mask(sm), a, b], 1), {"k": k})
 
@@ -108,7 +115,7 @@ def clamp(d):
 
 @case("cast")
 def cast(d):
-    """There and back. PyTorch wraps around where tapegrad saturates, and rounds i64 to bf16 twice."""
+    """There and back. PyTorch wraps where tapegrad saturates, and rounds i64 to bf16 twice."""
     to = d.pick(list(DTYPES))
     s = d.shape()
     x = d.ints(s, 200) if d.flag(0.3) else d.uniform(s, 0, 200) if to == "u8" else d.normal(s, 100)

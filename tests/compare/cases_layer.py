@@ -1,4 +1,7 @@
-"""Products, norms, softmax, convolution, pooling, resizing, attention, modules. Maps are channels last."""
+"""Products, norms, softmax, convolution, pooling, resizing, attention, modules.
+
+Maps are channels last.
+"""
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -28,7 +31,8 @@ def einsum(d):
             arrays.append(d.normal([own_size[c] for c in own]))
         else:
             parts.append("".join(own[:at]) + "..." + "".join(own[at:]))
-            arrays.append(d.normal([own_size[c] for c in own[:at]] + front + [own_size[c] for c in own[at:]]))
+            arrays.append(d.normal([own_size[c] for c in own[:at]] + front
+                                   + [own_size[c] for c in own[at:]]))
         used += own
     spec = ",".join(parts)
     if d.flag(0.7):
@@ -68,21 +72,24 @@ def norm(d, name):
     return Call([d.normal(s), w, b], {"eps": eps})
 
 
-MEANT["instancenorm"] = ("F.instance_norm of PyTorch 2.15 gives wrong gradients for a single image if the gradient of its "
-                         "result is channels last; compared with F.group_norm of one channel a group")
+MEANT["instancenorm"] = ("F.instance_norm of PyTorch 2.15 gives wrong gradients for a single image "
+                         "if the gradient of its result is channels last; compared with "
+                         "F.group_norm of one channel a group")
 
 
 @case("instancenorm")
 def instance_norm(d):
     s = [d.int(1, 3), d.int(1, 5), d.int(2, 5), d.int(1, 20)]
     w, b = (d.normal(s[-1:]), d.normal(s[-1:])) if d.flag() else (None, None)
-    return Call([d.normal(s), w, b], {}, lambda x, w=None, b=None: last(F.group_norm(first(x), s[-1], w, b)))
+    return Call([d.normal(s), w, b], {},
+                lambda x, w=None, b=None: last(F.group_norm(first(x), s[-1], w, b)))
 
 
 @case("groupnorm")
 def group_norm(d):
     groups, eps = d.int(1, 5), d.pick([1e-5, 1e-3])
-    s = [0 if d.flag(0.04) else d.int(1, 3), *([d.int(1, 20)] if d.flag() else [d.int(1, 6), d.int(1, 30)]), groups * d.int(1, 9)]
+    s = [0 if d.flag(0.04) else d.int(1, 3),
+         *([d.int(1, 20)] if d.flag() else [d.int(1, 6), d.int(1, 30)]), groups * d.int(1, 9)]
     w = d.normal(s[-1:]) if d.flag(0.7) else None
     b = d.normal(s[-1:]) if d.flag(0.7) else None
     return Call([d.normal(s), w, b], {"groups": groups, "eps": eps})
@@ -96,7 +103,8 @@ def conv2d(d):
     size = [d.int(max(1, dilation[i] * (k[i] - 1) + 1 - 2 * pad[i]), 12) for i in (0, 1)]
     b = d.normal([co]) if d.flag() else None
     return Call([d.normal([d.int(0, 3), *size, ci]), d.normal([co, ci // groups, *k]), b],
-                {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups if groups > 1 else 0})
+                {"stride": stride, "pad": pad, "dilation": dilation,
+                 "groups": groups if groups > 1 else 0})
 
 
 @case("conv2d_relu")
@@ -116,7 +124,8 @@ def conv1d(d):
     n = d.int(max(1, dilation * (k - 1) + 1 - 2 * pad), 30)
     b = d.normal([co]) if d.flag() else None
     return Call([d.normal([d.int(0, 3), n, ci]), d.normal([co, ci // groups, k]), b],
-                {"stride": [stride], "pad": [pad], "dilation": [dilation], "groups": groups if groups > 1 else 0})
+                {"stride": [stride], "pad": [pad], "dilation": [dilation],
+                 "groups": groups if groups > 1 else 0})
 
 
 @case("conv_transpose1d", "conv_transpose2d")
@@ -130,8 +139,8 @@ def conv_transpose(d, name):
     pad = [d.int(0, min(3, (n - 1) // 2)) for n in full]
     b = d.normal([groups * co]) if d.flag() else None
     return Call([d.normal([d.int(1, 3), *size, ci]), d.normal([ci, co, *k]), b],
-                {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups if groups > 1 else 0,
-                 "output_pad": extra})
+                {"stride": stride, "pad": pad, "dilation": dilation,
+                 "groups": groups if groups > 1 else 0, "output_pad": extra})
 
 
 @case("max_pool2d", "avg_pool2d")
@@ -144,7 +153,8 @@ def pool(d, name):
     ignore = d.flag()
     if name == "max_pool2d":
         return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ceil": ceil})
-    return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ignore_pad": ignore, "ceil": ceil})
+    return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ignore_pad": ignore,
+                                "ceil": ceil})
 
 
 @case("adaptive_max_pool2d", "adaptive_avg_pool2d")
@@ -163,13 +173,15 @@ def unfold(d, name):
     options = {"kernel": k, "stride": stride, "pad": pad, "dilation": dilation}
     if name == "unfold":
         return Call([d.normal([b, *size, c])], options,
-                    lambda x: F.unfold(first(x), k, dilation, pad, stride).reshape(b, c, taps, *count)
+                    lambda x: F.unfold(first(x), k, dilation, pad, stride)
+                    .reshape(b, c, taps, *count)
                     .permute(0, 3, 4, 2, 1).flatten(3))
 
     def fold(x):
         x = x.reshape(b, count[0] * count[1], taps, c).permute(0, 3, 2, 1).flatten(1, 2)
         return last(F.fold(x, size, k, dilation, pad, stride))
-    return Call([d.normal([b, *count, taps * c])], {**options, "height": size[0], "width": size[1]}, fold)
+    return Call([d.normal([b, *count, taps * c])], {**options, "height": size[0], "width": size[1]},
+                fold)
 
 
 @case("interpolate")
@@ -177,14 +189,16 @@ def interpolate(d):
     s, size = [d.int(1, 2), d.int(1, 7), d.int(1, 7), d.int(1, 9)], [d.int(1, 12), d.int(1, 12)]
     mode = d.pick(["bilinear", "bicubic", "nearest", "nearest-exact"])
     corners = d.flag() and not mode.startswith("nearest")
-    return Call([d.normal(s)], {"height": size[0], "width": size[1], "mode": mode, "align_corners": corners})
+    return Call([d.normal(s)], {"height": size[0], "width": size[1], "mode": mode,
+                                "align_corners": corners})
 
 
 @case("roi_align")
 def roi_align(d):
-    """Boxes within a map, across its edges, outside. torchvision fails with boxes that are turned around."""
+    """Boxes inside a map, across its edges, outside. torchvision fails on inverted boxes."""
     b, h, w, n = d.int(1, 3), d.int(1, 12), d.int(1, 12), d.int(0, 9)
-    scale, size, samples, aligned = d.pick([0.125, 0.5, 1.0]), [d.int(1, 5), d.int(1, 5)], d.int(0, 3), d.flag(0.7)
+    scale, size = d.pick([0.125, 0.5, 1.0]), [d.int(1, 5), d.int(1, 5)]
+    samples, aligned = d.int(0, 3), d.flag(0.7)
     centre = d.uniform([n, 2], -0.3, 1.3) * [w / scale, h / scale]
     half = d.uniform([n, 2], 0.0, 0.6) * [w / scale, h / scale]
     boxes = np.concatenate([centre - half, centre + half], 1)

@@ -89,8 +89,8 @@ def cosine_similarity(d):
     return Call([d.normal(s), d.normal(s)], {"eps": 1e-8})
 
 
-MEANT["cosine_similarity"] = ("vectors shorter than eps: the gradient is that of the formula; PyTorch's is that of "
-                              "the norm before it was raised to eps")
+MEANT["cosine_similarity"] = ("vectors shorter than eps: the gradient is that of the formula; "
+                              "PyTorch's is that of the norm before it was raised to eps")
 MEANT["cosine_embedding"] = "norms are at least 1e-6; PyTorch adds 1e-12 to their squares"
 
 
@@ -107,14 +107,16 @@ def cosine_embedding(d):
 def triplet_margin(d):
     s, r, margin = [*d.shape(0, 2), d.int(1, 9)], d.pick(REDUCTIONS), d.real(0, 2)
     p, swap = d.pick([1.0, 2.0, 2.0, 3.5]), d.flag()
-    return Call([d.normal(s), d.normal(s), d.normal(s)], {"reduction": r, "margin": margin, "p": p, "swap": swap})
+    return Call([d.normal(s), d.normal(s), d.normal(s)],
+                {"reduction": r, "margin": margin, "p": p, "swap": swap})
 
 
 @case("dice")
 def dice(d):
     s, r, smooth = d.shape(0), d.pick(REDUCTIONS), d.real(0.1, 1)
     axes = d.int(0, len(s))
-    return Call([d.uniform(s, 0, 1), d.uniform(s, 0, 1).round()], {"reduction": r, "axes": axes, "smooth": smooth})
+    return Call([d.uniform(s, 0, 1), d.uniform(s, 0, 1).round()],
+                {"reduction": r, "axes": axes, "smooth": smooth})
 
 
 @case("ctc")
@@ -129,7 +131,8 @@ def ctc(d):
     if not zero:  # every target fits: PyTorch's gradient of an infinite loss is NaN
         for i in range(b):
             have = n if rows is None else int(rows[i])
-            while (k := int(labels[i])) + int((target[i, 1:k] == target[i, :max(k - 1, 0)]).sum()) > have:
+            while ((k := int(labels[i]))
+                   + int((target[i, 1:k] == target[i, :max(k - 1, 0)]).sum()) > have):
                 labels[i] -= 1
     options = {"reduction": r, "blank": blank, "zero_infinity": zero}
     return Call([3 * d.normal([b, n, v]), target, rows, labels],

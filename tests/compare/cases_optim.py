@@ -1,4 +1,4 @@
-"""Optimisers: a few steps with random gradients. Those that PyTorch lacks follow their papers."""
+"""Optimisers: a few steps with random gradients. Those missing from PyTorch follow their papers."""
 import torch
 
 from draw import Call, case
@@ -18,8 +18,8 @@ def steps(d, kind, options, make, empty=0.04):
                 q.grad = g[s].clone()
             o.step()
         return [q.detach() for q in p]
-    return Call([d.normal([n, *s]) for s in shapes], {"kind": kind, "lr": lr, **options}, f, params=params,
-                gradients=False, op="optim")
+    return Call([d.normal([n, *s]) for s in shapes], {"kind": kind, "lr": lr, **options}, f,
+                params=params, gradients=False, op="optim")
 
 
 @case("sgd")
@@ -27,12 +27,14 @@ def sgd(d):
     momentum, decay = d.pick([0.0, 0.9]), d.pick([0.0, 0.1])
     nesterov = momentum > 0 and d.flag()
     return steps(d, "sgd", {"momentum": momentum, "weight_decay": decay, "nesterov": nesterov},
-                 lambda p, lr: torch.optim.SGD(p, lr, momentum, weight_decay=decay, nesterov=nesterov))
+                 lambda p, lr: torch.optim.SGD(p, lr, momentum, weight_decay=decay,
+                                               nesterov=nesterov))
 
 
 @case("adam", "adamw")
 def adam(d, name):
-    b1, b2, eps, decay = d.real(0.5, 0.95), d.real(0.9, 0.999), d.pick([1e-8, 1e-4]), d.pick([0.0, 0.1])
+    b1, b2 = d.real(0.5, 0.95), d.real(0.9, 0.999)
+    eps, decay = d.pick([1e-8, 1e-4]), d.pick([0.0, 0.1])
     make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
     return steps(d, name, {"beta1": b1, "beta2": b2, "eps": eps, "weight_decay": decay},
                  lambda p, lr: make(p, lr, (b1, b2), eps, weight_decay=decay))
@@ -42,15 +44,18 @@ def adam(d, name):
 def rmsprop(d):
     alpha, eps, momentum = d.real(0.5, 0.999), d.pick([1e-6, 1e-3]), d.pick([0.0, 0.9])
     decay, centered = d.pick([0.0, 0.1]), d.flag()
-    options = {"alpha": alpha, "eps": eps, "momentum": momentum, "weight_decay": decay, "centered": centered}
+    options = {"alpha": alpha, "eps": eps, "momentum": momentum, "weight_decay": decay,
+               "centered": centered}
     return steps(d, "rmsprop", options,
                  lambda p, lr: torch.optim.RMSprop(p, lr, alpha, eps, decay, momentum, centered))
 
 
 @case("adagrad")
 def adagrad(d):
-    lr_decay, decay, initial, eps = d.pick([0.0, 0.2]), d.pick([0.0, 0.1]), d.pick([0.0, 0.3]), d.pick([1e-10, 1e-3])
-    return steps(d, "adagrad", {"lr_decay": lr_decay, "weight_decay": decay, "initial": initial, "eps": eps},
+    lr_decay, decay = d.pick([0.0, 0.2]), d.pick([0.0, 0.1])
+    initial, eps = d.pick([0.0, 0.3]), d.pick([1e-10, 1e-3])
+    return steps(d, "adagrad", {"lr_decay": lr_decay, "weight_decay": decay, "initial": initial,
+                                "eps": eps},
                  lambda p, lr: torch.optim.Adagrad(p, lr, lr_decay, decay, initial, eps))
 
 
@@ -58,9 +63,12 @@ def adagrad(d):
 def adafactor(d):
     decay, eps1, eps2 = d.pick([0.0, 0.1]), d.pick([None, 0.3]), d.pick([1e-3, 1.0])
     beta2_decay, limit = d.pick([-0.8, -0.3]), d.pick([1.0, 1.2])
-    options = {"beta2_decay": beta2_decay, "eps1": eps1 or 0.0, "eps2": eps2, "d": limit, "weight_decay": decay}
+    options = {"beta2_decay": beta2_decay, "eps1": eps1 or 0.0, "eps2": eps2, "d": limit,
+               "weight_decay": decay}
     return steps(d, "adafactor", options,
-                 lambda p, lr: torch.optim.Adafactor(p, lr, beta2_decay, (eps1, eps2), limit, decay), empty=0)  # PyTorch divides by numel
+                 lambda p, lr: torch.optim.Adafactor(p, lr, beta2_decay, (eps1, eps2), limit,
+                                                     decay),
+                 empty=0)  # PyTorch divides by numel
 
 
 class Formula:
@@ -97,13 +105,15 @@ def lion(d):
         m = s.get("m", torch.zeros_like(q))
         q -= lr * ((b1 * m + (1 - b1) * g).sign() + decay * q)
         s["m"] = b2 * m + (1 - b2) * g
-    return steps(d, "lion", {"beta1": b1, "beta2": b2, "weight_decay": decay}, lambda p, lr: Formula(p, lr, update))
+    return steps(d, "lion", {"beta1": b1, "beta2": b2, "weight_decay": decay},
+                 lambda p, lr: Formula(p, lr, update))
 
 
 @case("lamb")
 def lamb(d):
     """Algorithm 2 of You et al. 2020, phi the identity."""
-    b1, b2, eps, decay = d.real(0.5, 0.95), d.real(0.9, 0.999), d.pick([1e-6, 1e-3]), d.pick([0.0, 0.1])
+    b1, b2 = d.real(0.5, 0.95), d.real(0.9, 0.999)
+    eps, decay = d.pick([1e-6, 1e-3]), d.pick([0.0, 0.1])
 
     def update(q, g, s, lr):
         s["m"] = b1 * s.get("m", 0) + (1 - b1) * g

@@ -5,7 +5,7 @@ from draw import MEANT, Call, case
 
 
 def axes(d, s):
-    """The options of the axes of a reduction of the shape s, and the axes from the front."""
+    """Options for the axes of a reduction of shape s, and the axes counted from the front."""
     over = [int(i) for i in d.rng.permutation(len(s))[:d.int(1, len(s))]]
     given = [i - len(s) if d.flag() else i for i in over]
     options = {"keep": True} if d.flag() else {}
@@ -33,7 +33,8 @@ def reduce(d, name):
     return Call([d.normal(s)], options)
 
 
-MEANT["var"] = "of fewer elements than the correction: the gradient is NaN, as the result is; along axes PyTorch's is 0"
+MEANT["var"] = ("of fewer elements than the correction: the gradient is NaN, as the result is; "
+                "along axes PyTorch's is 0")
 
 
 @case("var", "std")

@@ -106,7 +106,8 @@ def pad_nd(d):
         s = d.shape(1)
         before, after, value = [d.int(0, 3) for _ in s], [d.int(0, 3) for _ in s], d.real(-2, 2)
         return Call([d.normal(s)], {"mode": mode, "before": before, "after": after, "value": value})
-    s = d.shape(3, 5, empty=0.0)  # PyTorch pads the last one to three axes, after a batch and channels
+    # PyTorch pads the last one to three axes, after a batch and channels.
+    s = d.shape(3, 5, empty=0.0)
     if len(s) == 5:
         s = [min(n, 3) for n in s]
     most = [n - 1 if mode == "reflect" else n if mode == "circular" else 4 for n in s[2:]]
@@ -170,9 +171,9 @@ def triangle(d, _):
 def arange(d):
     start, step = d.real(-5, 5), d.pick([-1, 1]) * d.real(0.1, 2)
     end = start + step * d.real(-1, 30)
-    count = max(0, int(np.ceil((end - start) / step)))
+    count = max(0, int(np.ceil((end - start) / step)))  # torch refuses a wrong direction
     return Call([], {"start": start, "end": end, "step": step},
-                lambda: start + step * torch.arange(count, dtype=torch.float64))  # torch refuses a wrong direction
+                lambda: start + step * torch.arange(count, dtype=torch.float64))
 
 
 @case("linspace")

@@ -60,7 +60,8 @@ def rotary(d):
 
 
 def sdpa(q, k, v, heads, kv_heads, add):
-    q, k, v = (x.unflatten(-1, (h, -1)).transpose(1, 2) for x, h in ((q, heads), (k, kv_heads), (v, kv_heads)))
+    q, k, v = (x.unflatten(-1, (h, -1)).transpose(1, 2)
+               for x, h in ((q, heads), (k, kv_heads), (v, kv_heads)))
     y = F.scaled_dot_product_attention(q, k, v, add, enable_gqa=True)
     return y.transpose(1, 2).flatten(2)
 
@@ -74,7 +75,8 @@ def grouped_attention(d):
     s = n + d.int(0, 9) if causal else d.int(1, 40)
     room = s + d.pick([0, 0, d.int(1, 9)])
     how = d.pick(["none", "alibi", "slopes", "bias"])
-    bias = d.normal([heads]) if how == "slopes" else d.normal([heads, n, s]) if how == "bias" else None
+    bias = (d.normal([heads]) if how == "slopes"
+            else d.normal([heads, n, s]) if how == "bias" else None)
     mask = d.mask([b, s], 0.8) if d.flag(0.3) and not causal else None
     if mask is not None:
         mask[:, 0] = 1
@@ -83,7 +85,8 @@ def grouped_attention(d):
         options["kv_heads"] = kv
     if room != s:
         options["keys"] = s
-    return Call([d.normal([b, n, heads * size]), *(d.normal([b, room, kv * size]) for _ in "kv"), mask, bias],
+    return Call([d.normal([b, n, heads * size]), *(d.normal([b, room, kv * size]) for _ in "kv"),
+                 mask, bias],
                 options)
 
 
@@ -100,7 +103,8 @@ def lsh_attention(d):
         factors = buckets_of(n, chunk, longest)
     rotations = d.normal([heads, size, rounds, sum(factors) // 2]) if n > chunk else None
     mask = d.mask([b, n], 0.7) if d.flag() else None
-    return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]), rotations, mask], options)
+    return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]), rotations, mask],
+                options)
 
 
 @case("linear_attention")
@@ -118,7 +122,8 @@ def linear_attention(d):
     mask = d.mask([b, s], 0.7) if d.flag() else None
     if mask is not None:
         mask[:, 0] = 1
-    return Call([d.normal([b, n, heads * size]), *(d.normal([b, s, heads * size]) for _ in "kv"), projection, mask], options)
+    return Call([d.normal([b, n, heads * size]), *(d.normal([b, s, heads * size]) for _ in "kv"),
+                 projection, mask], options)
 
 
 @case("chunk_project_kv")
@@ -128,13 +133,14 @@ def chunk_project_kv(d):
     mask = d.mask([b, n], 0.7) if d.flag() else None
     if mask is not None:
         mask[:, ::chunk] = 1
-    return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]), d.normal([b, n, heads * rank]), mask],
+    return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]),
+                 d.normal([b, n, heads * rank]), mask],
                 {"heads": heads, "chunk": chunk, "rank": rank})
 
 
 @case("window_attention_2d")
 def window_attention_2d(d):
-    """A sequence with low-rank keys and masks: full attention with a mask of the pairs."""
+    """A sequence with low-rank keys and masks, as full attention with a mask of pairs."""
     heads, size, b, n = d.int(1, 3), d.int(1, 12), d.int(1, 3), d.int(1, 60)
     window, rank = d.pick([0, 1, d.int(1, 20)]), d.int(0, 9)
     if window == 0 and rank == 0:
@@ -151,8 +157,10 @@ def window_attention_2d(d):
         if mask is not None:
             seen = seen & (mask[:, None] > 0)
         if low_k is not None:
-            near = torch.ones(b, n, rank, dtype=bool) if low_mask is None else (low_mask[:, None] > 0).expand(b, n, rank)
-            k, v, seen = torch.cat([low_k, k], 1), torch.cat([low_v, v], 1), torch.cat([near, seen], 2)
+            near = (torch.ones(b, n, rank, dtype=bool) if low_mask is None
+                    else (low_mask[:, None] > 0).expand(b, n, rank))
+            k, v = torch.cat([low_k, k], 1), torch.cat([low_v, v], 1)
+            seen = torch.cat([near, seen], 2)
         q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
         s = (q @ k.transpose(-2, -1) / size ** 0.5).masked_fill(~seen[:, None], -torch.inf)
         blind = ~seen.any(2)[:, None, :, None]  # queries without keys, and hidden ones, give zeros
@@ -168,8 +176,10 @@ class Documents:
     """Packed documents: their rows, offsets, and the rows of each in a tensor."""
 
     def __init__(self, d, n, least=0):
-        self.rows = [d.pick([least, 1, d.int(1, 12), d.int(1, 70)]) for _ in range(n - 1)] + [d.int(1, 9)]
-        self.offset = np.concatenate([[0], np.cumsum(self.rows)]).astype(d.pick([np.int32, np.int64]))
+        self.rows = ([d.pick([least, 1, d.int(1, 12), d.int(1, 70)]) for _ in range(n - 1)]
+                     + [d.int(1, 9)])
+        offset = np.concatenate([[0], np.cumsum(self.rows)])
+        self.offset = offset.astype(d.pick([np.int32, np.int64]))
         self.total, self.longest = sum(self.rows), max(self.rows) + d.int(0, 3)
 
     def of(self, x):
@@ -184,7 +194,8 @@ def attend(q, k, v, heads, kv_heads=None, seen=None):
     s = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
     seen = torch.ones(s.shape[-2:], dtype=bool) if seen is None else seen
     blind = ~seen.any(-1, keepdim=True)
-    y = s.masked_fill(~seen, -torch.inf).masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0) @ v
+    p = s.masked_fill(~seen, -torch.inf).masked_fill(blind, 0.0).softmax(-1)
+    y = p.masked_fill(blind, 0.0) @ v
     return y.transpose(0, 1).flatten(1)
 
 
@@ -201,8 +212,10 @@ def packed_attention(d):
             i, j = torch.arange(len(q))[:, None], torch.arange(len(k))
             return attend(q, k, v, heads, kv_heads, j <= i + (len(k) - len(q)) if causal else None)
         return torch.cat([one(*x) for x in zip(a.of(q), b.of(k), b.of(v))])
-    return Call([d.normal([a.total, heads * size]), *(d.normal([b.total, width]) for _ in "kv"), a.offset, b.offset],
-                {"heads": heads, "kv_heads": kv_heads, "causal": causal, "longest": max(a.longest, b.longest)}, f)
+    return Call([d.normal([a.total, heads * size]), *(d.normal([b.total, width]) for _ in "kv"),
+                 a.offset, b.offset],
+                {"heads": heads, "kv_heads": kv_heads, "causal": causal,
+                 "longest": max(a.longest, b.longest)}, f)
 
 
 @case("packed_window_attention")
@@ -255,8 +268,10 @@ def packed_sum(d):
 def packed_prepend(d):
     n, tail = d.int(1, 5), d.shape(0, 2)
     a = Documents(d, n)
-    return Call([d.normal([n, *tail]), d.normal([a.total, *tail]), a.offset], {"longest": a.longest},
-                lambda first, x, _: torch.cat([t for b, part in enumerate(a.of(x)) for t in (first[b:b + 1], part)]))
+    return Call([d.normal([n, *tail]), d.normal([a.total, *tail]), a.offset],
+                {"longest": a.longest},
+                lambda first, x, _: torch.cat([t for b, part in enumerate(a.of(x))
+                                               for t in (first[b:b + 1], part)]))
 
 
 def linear_params(d, name, n, k, bias=True):
@@ -278,8 +293,9 @@ ATTENTION = {"self_attn": "self_attn", "encoder_attn": "multihead_attn"}
 
 
 def torch_layer(kind, params, names, dim, hidden, heads, act, norm_after):
-    """A function of PyTorch's layer that sees our parameters; names: ours of linears and norms, and PyTorch's."""
-    layer = kind(dim, heads, hidden, 0.0, act, batch_first=True, norm_first=not norm_after, dtype=torch.float64)
+    """PyTorch's layer as a function of our parameters; names {ours: PyTorch's}: linears, norms."""
+    layer = kind(dim, heads, hidden, 0.0, act, batch_first=True, norm_first=not norm_after,
+                 dtype=torch.float64)
     theirs = {}
     for ours, name in ATTENTION.items():
         if f"m.{ours}.q_proj.weight" in params:
@@ -296,7 +312,8 @@ def torch_layer(kind, params, names, dim, hidden, heads, act, norm_after):
 def drawn_layer(d):
     heads = d.int(1, 3)
     dim, hidden = heads * d.int(1, 3), d.int(1, 8)
-    return {"dim": dim, "hidden": hidden, "heads": heads, "act": d.pick(["relu", "gelu"]), "norm_after": d.flag()}
+    return {"dim": dim, "hidden": hidden, "heads": heads, "act": d.pick(["relu", "gelu"]),
+            "norm_after": d.flag()}
 
 
 @case("encoder_layer")
@@ -308,19 +325,23 @@ def encoder_layer(d):
     mask = d.mask([b, n], 0.7) if d.flag() else None
     if mask is not None:
         mask[:, 0] = 1
-    params = {**attention_params(d, "self_attn", o["dim"]), **norm_params(d, "self_attn_layer_norm", o["dim"]),
-              **linear_params(d, "fc1", o["hidden"], o["dim"]), **linear_params(d, "fc2", o["dim"], o["hidden"]),
+    params = {**attention_params(d, "self_attn", o["dim"]),
+              **norm_params(d, "self_attn_layer_norm", o["dim"]),
+              **linear_params(d, "fc1", o["hidden"], o["dim"]),
+              **linear_params(d, "fc2", o["dim"], o["hidden"]),
               **norm_params(d, "final_layer_norm", o["dim"])}
-    names = {"self_attn_layer_norm": "norm1", "fc1": "linear1", "fc2": "linear2", "final_layer_norm": "norm2"}
+    names = {"self_attn_layer_norm": "norm1", "fc1": "linear1", "fc2": "linear2",
+             "final_layer_norm": "norm2"}
 
     def f(x, mask=None, params=None):
         hidden = None if mask is None else mask == 0
-        return torch_layer(torch.nn.TransformerEncoderLayer, params, names, **o)(x, src_key_padding_mask=hidden)
+        layer = torch_layer(torch.nn.TransformerEncoderLayer, params, names, **o)
+        return layer(x, src_key_padding_mask=hidden)
     return Call([d.normal([b, n, o["dim"]]), mask], o, f, params=params)
 
 
 def llama_layer(d, o):
-    """Causal, grouped heads, rotary positions, RMS norms, SwiGLU, no bias; norms of query and key heads or ALiBi."""
+    """Causal, grouped heads, rotary positions, RMS norms, SwiGLU, no bias; QK norms or ALiBi."""
     kv, group, size = d.int(1, 2), d.int(1, 2), 2 * d.int(1, 3)
     heads, hidden, b, n = kv * group, o["hidden"], d.int(1, 2), d.int(1, 5)
     dim, kind, qk, alibi = heads * size, d.pick(sorted(GATES)), d.flag(), d.flag(0.3)
@@ -328,18 +349,22 @@ def llama_layer(d, o):
               **linear_params(d, "self_attn.k_proj", kv * size, dim, False),
               **linear_params(d, "self_attn.v_proj", kv * size, dim, False),
               **linear_params(d, "self_attn.out_proj", dim, dim, False),
-              **norm_params(d, "self_attn_layer_norm", dim, False), **norm_params(d, "final_layer_norm", dim, False),
-              **linear_params(d, "gate_proj", hidden, dim, False), **linear_params(d, "up_proj", hidden, dim, False),
+              **norm_params(d, "self_attn_layer_norm", dim, False),
+              **norm_params(d, "final_layer_norm", dim, False),
+              **linear_params(d, "gate_proj", hidden, dim, False),
+              **linear_params(d, "up_proj", hidden, dim, False),
               **linear_params(d, "down_proj", dim, hidden, False)}
     if qk:
-        params |= {**norm_params(d, "self_attn.q_norm", size, False), **norm_params(d, "self_attn.k_norm", size, False)}
+        params |= {**norm_params(d, "self_attn.q_norm", size, False),
+                   **norm_params(d, "self_attn.k_norm", size, False)}
 
     def f(x, params=None):
         w = {k[2:].removesuffix(".weight"): v for k, v in params.items()}
         h = F.rms_norm(x, [dim], w["self_attn_layer_norm"], 1e-5)
         q, k, v = (F.linear(h, w[f"self_attn.{p}_proj"]) for p in "qkv")
         if qk:
-            q, k = (F.rms_norm(t.unflatten(-1, (-1, size)), [size], w[f"self_attn.{p}_norm"], 1e-6).flatten(2)
+            q, k = (F.rms_norm(t.unflatten(-1, (-1, size)), [size], w[f"self_attn.{p}_norm"],
+                               1e-6).flatten(2)
                     for t, p in ((q, "q"), (k, "k")))
         if not alibi:
             q, k = rotated(q, heads, None), rotated(k, kv, None)
@@ -350,9 +375,12 @@ def llama_layer(d, o):
         add = add.masked_fill(torch.ones(n, n).triu(1) > 0, -torch.inf)
         x = x + F.linear(sdpa(q, k, v, heads, kv, add), w["self_attn.out_proj"])
         h = F.rms_norm(x, [dim], w["final_layer_norm"], 1e-5)
-        return x + F.linear(GATES[kind](F.linear(h, w["gate_proj"])) * F.linear(h, w["up_proj"]), w["down_proj"])
-    options = {"dim": dim, "hidden": hidden, "heads": heads, "kv_heads": kv, "causal": True, "gated": True,
-               "kind": kind, "rms": True, "bias_free": True, "rotary": not alibi, "alibi": alibi, "qk_norm": qk}
+        return x + F.linear(GATES[kind](F.linear(h, w["gate_proj"])) * F.linear(h, w["up_proj"]),
+                            w["down_proj"])
+    options = {"dim": dim, "hidden": hidden, "heads": heads, "kv_heads": kv, "causal": True,
+               "gated": True,
+               "kind": kind, "rms": True, "bias_free": True, "rotary": not alibi, "alibi": alibi,
+               "qk_norm": qk}
     return Call([d.normal([b, n, dim])], options, f, params=params)
 
 
@@ -363,12 +391,15 @@ def decoder_layer(d):
     mask = d.mask([b, s], 0.7) if d.flag() else None
     if mask is not None:
         mask[:, 0] = 1
-    params = {**attention_params(d, "self_attn", dim), **norm_params(d, "self_attn_layer_norm", dim),
-              **attention_params(d, "encoder_attn", dim), **norm_params(d, "encoder_attn_layer_norm", dim),
-              **linear_params(d, "fc1", o["hidden"], dim), **linear_params(d, "fc2", dim, o["hidden"]),
+    params = {**attention_params(d, "self_attn", dim),
+              **norm_params(d, "self_attn_layer_norm", dim),
+              **attention_params(d, "encoder_attn", dim),
+              **norm_params(d, "encoder_attn_layer_norm", dim),
+              **linear_params(d, "fc1", o["hidden"], dim),
+              **linear_params(d, "fc2", dim, o["hidden"]),
               **norm_params(d, "final_layer_norm", dim)}
-    names = {"self_attn_layer_norm": "norm1", "encoder_attn_layer_norm": "norm2", "fc1": "linear1", "fc2": "linear2",
-             "final_layer_norm": "norm3"}
+    names = {"self_attn_layer_norm": "norm1", "encoder_attn_layer_norm": "norm2", "fc1": "linear1",
+             "fc2": "linear2", "final_layer_norm": "norm3"}
 
     def f(x, memory, mask=None, params=None):
         hidden = None if mask is None else mask == 0

@@ -2,8 +2,8 @@
  *
  *     coco_figures ANNOTATIONS RESULTS (boxes|masks)[+box_areas][+one_class] M1 M2 M3
  *
- * Writes the figures, precision, scores and recall as doubles to the standard output, and the seconds of processor
- * time that the evaluation took, without reading, to the standard error. */
+ * Writes the figures, precision, scores and recall to the standard output as doubles, and the
+ * evaluation's processor time in seconds, without reading, to the standard error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static double seconds(void)
 
 enum { T = TP_COCO_THRESHOLDS, POINTS = TP_COCO_POINTS, A = TP_COCO_AREAS, M = TP_COCO_LIMITS };
 
-/* Precision, scores [T,R,K,A,M] and recall [T,K,A,M], as pycocotools has them. */
+/* Precision, scores [T,R,K,A,M] and recall [T,K,A,M], as in pycocotools. */
 static bool write_all(const tp_coco_eval *E, const double *figures)
 {
     const size_t K = (size_t)tp_coco_eval_classes(E), n = T * POINTS * K * A * M,

@@ -1,4 +1,4 @@
-/* compare.c - reads a call from the file, runs its row, backward, and passes the results on. */
+/* compare.c - reads a call from the file, runs its row and backward, and emits the results. */
 #include "compare.h"
 
 #include <jansson.h>
@@ -109,7 +109,7 @@ static tp_dtype dtype_of(const tp_file_tensor *t)
     return TP_F64;
 }
 
-/* The elements in dt, to be freed; NULL if the file has failed. */
+/* The elements in dt, to be freed; NULL if the file failed. */
 static void *elements(tp_file *F, const tp_file_tensor *t, tp_dtype dt)
 {
     void *host = malloc((size_t)t->numel * tp_dtype_size(dt) + 1);
@@ -207,7 +207,7 @@ static void emit_gradients(compare_call *c, compare_sink sink, void *env)
         const tp_tensor g = tp_grad(c->T, c->x[i]);
         if (tp_ok(c->T)) {
             emit(c, name, g, sink, env);
-        } else { /* no gradient has reached it */
+        } else { /* no gradient reached it */
             tp_clear(c->T);
             emit_zeros(c, name, c->x[i], sink, env);
         }

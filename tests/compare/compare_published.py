@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Compares models that load other libraries' files with the modules that wrote these files.
 
-    tests/compare/compare_published.py [--programs build/release/bin] [--all] [--only TEXT] [--kind texts] [--dtype f64] [--seed 0]
+    tests/compare/compare_published.py [--programs build/release/bin] [--all] [--only TEXT]
+                                       [--kind texts] [--dtype f64] [--seed 0]
 
-Each image case builds a module of torchvision, timm or Hugging Face's transformers with random weights and statistics,
-saves it as such files are published, and runs it on two images. Its logits are compared with those of
-`imagenet predict --weights`. Errors are relative to the largest difference between the logits of both images, so
-that a model which ignores its input cannot pass. Damaged files must be refused with one clear message each.
+Each image case builds a module of torchvision, timm or Hugging Face's transformers with random
+weights and statistics, saves it in the published format, runs it on two images and compares its
+logits with those of `imagenet predict --weights`. Errors are relative to the largest difference
+between the logits of both images, so a model that ignores its input cannot pass. Damaged files must
+be refused with one clear message each.
 
-Text cases do the same with RoBERTa and Longformer on texts of different lengths, padded and packed, by the test program
-roberta_logits.
+Text cases do the same with RoBERTa and Longformer on texts of different lengths, padded and packed,
+through the test program roberta_logits.
 
---all adds large models, --only takes the cases whose names contain TEXT. The exit status is 1 if anything differs.
-Cases whose library is not installed are skipped with a message.
+--all adds large models, --only selects the cases whose names contain TEXT. The exit status is 1 if
+anything differs. Cases whose library is not installed are skipped with a message.
 """
 import argparse
 import json
@@ -40,7 +42,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def draw_image(rng, side):
-    """Smooth colours and noise, so that neither a mean nor a single pixel stands for the image."""
+    """Smooth colours and noise, so that neither a mean nor one pixel represents the image."""
     coarse = torch.from_numpy(rng.uniform(0, 1, (1, 3, 7, 7)))
     smooth = torch.nn.functional.interpolate(coarse, size=(side, side), mode="bicubic")[0].numpy()
     x = 255 * (0.7 * smooth + 0.3 * rng.uniform(0, 1, smooth.shape))
@@ -48,7 +50,7 @@ def draw_image(rng, side):
 
 
 def normalised(pixels, size):
-    """What the program makes of an image that need not be resized: its centre, by mean and deviation."""
+    """The program's input from an image that need not be resized: its centre, normalised."""
     at = (pixels.shape[0] - size) // 2
     x = torch.from_numpy(pixels[at:at + size, at:at + size].copy()).permute(2, 0, 1).float() / 255
     return (x - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
@@ -64,7 +66,8 @@ def theirs(module, images, dtype):
 
 def predict(args, paths, preset, weights, more=()):
     """The finished process of `imagenet predict`."""
-    command = [args.programs / "imagenet", "predict", *paths, "--preset", preset, "--weights", weights, "--dtype", args.dtype,
+    command = [args.programs / "imagenet", "predict", *paths, "--preset", preset, "--weights",
+               weights, "--dtype", args.dtype,
                "--threads", "1", "--format", "json", "--logits", "--top", "1", *more]
     return subprocess.run([str(c) for c in command], capture_output=True, text=True)
 
@@ -124,12 +127,14 @@ def text_error(case, args, folder):
     weights = published_texts.save(case, module, folder)
     ids, code = published_texts.texts(case, module.config.vocab_size)
     numbers = " ".join(map(str, [*ids.shape, *ids.flat, *code.flat]))
-    command = [args.programs / "roberta_logits", weights, args.dtype, "other" if case.reference else "same",
+    command = [args.programs / "roberta_logits", weights, args.dtype,
+               "other" if case.reference else "same",
                "packed" if case.packed else "padded", *published_texts.members(case, module)]
     ran = subprocess.run(command, input=numbers.encode(), capture_output=True)
     if ran.returncode:
         return None, ran.stderr.decode().strip()
-    want = published_texts.theirs(case.reference(module) if case.reference else module, ids, code, args.dtype)
+    want = published_texts.theirs(case.reference(module) if case.reference else module, ids, code,
+                                  args.dtype)
     got = np.frombuffer(ran.stdout)
     if got.size != want.size:
         return None, f"{got.size} logits, not {want.size}"
@@ -141,7 +146,8 @@ def check_text(case, args):
     with tempfile.TemporaryDirectory() as folder:
         error, why = text_error(case, args, pathlib.Path(folder))
     if case.refused:
-        bad = why is None or why.count("roberta_logits:") != 1 or not all(t in why for t in case.refused)
+        bad = (why is None or why.count("roberta_logits:") != 1
+               or not all(t in why for t in case.refused))
         print(f"{case.name:82} " + ("refused" if not bad else f"FAILS: {why}"), flush=True)
         return not bad
     bad = why is not None or not error <= TOLERANCE[args.dtype]
@@ -151,22 +157,29 @@ def check_text(case, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=pathlib.Path, default=HERE.parent.parent / "build/release/bin")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=pathlib.Path,
+                        default=HERE.parent.parent / "build/release/bin")
     parser.add_argument("--all", action="store_true", help="large models, too")
     parser.add_argument("--only", default="", help="cases whose names contain this text")
-    parser.add_argument("--kind", choices=("images", "texts"), help="only models of images or of texts")
+    parser.add_argument("--kind", choices=("images", "texts"),
+                        help="only models of images or of texts")
     parser.add_argument("--dtype", choices=sorted(TOLERANCE), default="f64")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
     images, texts = args.kind != "texts", args.kind != "images"
-    cases = [c for c in published.cases() if images and args.only in c.name and (args.all or not c.large)]
+    cases = [c for c in published.cases()
+             if images and args.only in c.name and (args.all or not c.large)]
     damages = [d for d in published.damages() if images and args.only in d.name]
-    texts = [c for c in published_texts.cases() if texts and args.only in c.name and (args.all or not c.large)]
-    failed = sum(not check_logits(c, args) for c in cases) + sum(not check_refusal(d, args) for d in damages)
+    texts = [c for c in published_texts.cases()
+             if texts and args.only in c.name and (args.all or not c.large)]
+    failed = (sum(not check_logits(c, args) for c in cases)
+              + sum(not check_refusal(d, args) for d in damages))
     failed += sum(not check_text(c, args) for c in texts)
-    print(f"{len(cases)} models of images, {len(damages)} damaged files and {len(texts)} text cases, {failed} fail")
+    print(f"{len(cases)} models of images, {len(damages)} damaged files and "
+          f"{len(texts)} text cases, {failed} fail")
     for text in published.MEANT + published_texts.MEANT:
         print("  meant: " + text)
     return 1 if failed else 0

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Compares ops, layers, losses and optimisers with PyTorch's in f64, values and gradients.
 
-    tests/compare/compare_pytorch.py [--program build/release/bin/run_calls] [--draws 200] [--seed 0]
-                             [--only NAME,NAME..] [--store FOLDER]
+    tests/compare/compare_pytorch.py [--program build/release/bin/run_calls] [--draws 200]
+                                     [--seed 0] [--only NAME,NAME..] [--store FOLDER]
 
-Each case of tests/compare/cases_*.py draws inputs and options at random; run_calls computes the same calls with
-the library. A difference above the case's tolerance, or a call that fails, is printed with its options, and the
-exit status is 1. --store writes a few draws of each case, with PyTorch's results, for test_compare.
+Each case of tests/compare/cases_*.py draws inputs and options at random; run_calls computes the
+same calls with the library. A difference above the case's tolerance, or a call that fails, is
+printed with its options, and the exit status is 1. --store writes a few draws of each case, with
+PyTorch's results, for test_compare.
 """
 import argparse
 import importlib
@@ -26,14 +27,16 @@ import draw  # noqa: E402
 import tensors  # noqa: E402
 
 STORED_BYTES = 2048  # of a stored call
-FAMILIES = ["elementwise", "reduce", "shape", "layer", "loss", "optim", "sequence", "transformer", "expressed"]
+FAMILIES = ["elementwise", "reduce", "shape", "layer", "loss", "optim", "sequence", "transformer",
+            "expressed"]
 
 
 def expected(call, rng):
     """PyTorch's results {name: array}, and the gradients of the outputs {name: array}."""
     inputs = [None if x is None else torch.from_numpy(np.array(x)) for x in call.inputs]
     params = {k: torch.from_numpy(np.array(v)) for k, v in call.params.items()}
-    leaves = [x for x in inputs if x is not None and x.is_floating_point()] if call.gradients else []
+    leaves = ([x for x in inputs if x is not None and x.is_floating_point()] if call.gradients
+              else [])
     if call.gradients:
         leaves += list(params.values())
     for x in leaves:
@@ -41,15 +44,18 @@ def expected(call, rng):
     result = call.function(*inputs, **({"params": params} if params else {}))
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     out = {f"y{i}": y.detach().numpy() for i, y in enumerate(outputs)}
-    back = [(i, y, torch.from_numpy(rng.uniform(-1, 1, tuple(y.shape)))) for i, y in enumerate(outputs)
+    back = [(i, y, torch.from_numpy(rng.uniform(-1, 1, tuple(y.shape))))
+            for i, y in enumerate(outputs)
             if y.is_floating_point() and y.requires_grad]
     if not leaves or not back:
         return out, {}
-    grads = torch.autograd.grad([y for _, y, _ in back], leaves, [g for _, _, g in back], allow_unused=True)
+    grads = torch.autograd.grad([y for _, y, _ in back], leaves, [g for _, _, g in back],
+                                allow_unused=True)
     of = {id(x): g for x, g in zip(leaves, grads)}
     for i, x in enumerate(inputs):
         if x is not None and x.is_floating_point():
-            out[f"dx{i}"] = (torch.zeros_like(x) if of[id(x)] is None else of[id(x)]).detach().numpy()
+            g = torch.zeros_like(x) if of[id(x)] is None else of[id(x)]
+            out[f"dx{i}"] = g.detach().numpy()
     for k, x in params.items():
         if of[id(x)] is not None:
             out[f"dp.{k}"] = of[id(x)].numpy()
@@ -85,8 +91,10 @@ def write_calls(path, case, drawn, results):
 def stored_calls(case, seed):
     """The largest calls of few bytes: small enough for the repository, large enough to differ."""
     drawn = draw_calls(case, 8 * case.stored, seed)
-    size = [sum(np.asarray(a).nbytes for a in {**given, **want}.values()) for _, given, want in drawn]
-    order = sorted(range(len(drawn)), key=lambda i: (size[i] > STORED_BYTES, abs(STORED_BYTES - size[i])))
+    size = [sum(np.asarray(a).nbytes for a in {**given, **want}.values())
+            for _, given, want in drawn]
+    order = sorted(range(len(drawn)),
+                   key=lambda i: (size[i] > STORED_BYTES, abs(STORED_BYTES - size[i])))
     return [drawn[i] for i in sorted(order[:case.stored])]
 
 
@@ -106,7 +114,7 @@ def difference(got, want):
 
 
 def compare(case, drawn, program, folder):
-    """Prints what differs; returns the number of differing calls and the largest error of the others."""
+    """Prints the differences; returns their number of calls and the others' largest error."""
     sent, received = folder / "calls.safetensors", folder / "results.safetensors"
     write_calls(sent, case, drawn, False)
     subprocess.run([program, sent, received], check=True)
@@ -129,17 +137,21 @@ def compare(case, drawn, program, folder):
             bad += 1
             if bad <= 3:
                 shapes = ", ".join(f"{k} {list(v.shape)}" for k, v in given.items() if k[0] == "x")
-                print(f"  {case.name} {json.dumps(call.options)} ({shapes}): {'; '.join(found[:3])}")
+                print(f"  {case.name} {json.dumps(call.options)} ({shapes}): "
+                      f"{'; '.join(found[:3])}")
     return bad, worst
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", default=str(HERE.parent.parent / "build/release/bin/run_calls"))
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program",
+                        default=str(HERE.parent.parent / "build/release/bin/run_calls"))
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="names of cases, separated by commas")
-    parser.add_argument("--store", type=pathlib.Path, help="write stored calls to this folder and end")
+    parser.add_argument("--store", type=pathlib.Path,
+                        help="write stored calls to this folder and end")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for family in FAMILIES:
@@ -154,11 +166,14 @@ def main():
         for case in cases:
             if args.store:
                 args.store.mkdir(parents=True, exist_ok=True)
-                write_calls(args.store / f"{case.name}.safetensors", case, stored_calls(case, args.seed), True)
+                write_calls(args.store / f"{case.name}.safetensors", case,
+                            stored_calls(case, args.seed), True)
                 continue
-            bad, worst = compare(case, draw_calls(case, args.draws, args.seed), args.program, pathlib.Path(folder))
+            bad, worst = compare(case, draw_calls(case, args.draws, args.seed), args.program,
+                                 pathlib.Path(folder))
             failed += bad
-            print(f"{case.name:24} {args.draws} draws, largest error {worst:.1e}" + (f", {bad} DIFFER" if bad else ""))
+            print(f"{case.name:24} {args.draws} draws, largest error {worst:.1e}"
+                  + (f", {bad} DIFFER" if bad else ""))
     if args.store:
         print(f"{len(cases)} files in {args.store}")
     else:

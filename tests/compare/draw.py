@@ -1,14 +1,15 @@
-"""What the files of cases use: random draws, calls, and the table of cases.
+"""Random draws, calls, and the table of cases, for the files of cases.
 
-A case is a function of a Draw that returns a Call; its name is that of an op, or of a row in rows_*.c:
+A case is a function of a Draw that returns a Call; its name is that of an op, or of a row in
+rows_*.c:
 
     @case("cumsum")
     def cumsum(d):
         s = d.shape(1)
         return Call([d.normal(s)], {"axis": d.axis(s)})
 
-PyTorch's function is that of the op in bench/peers/torch_ops.py, with the same options. A Call may have another one,
-which gets the inputs as tensors and returns one tensor or several.
+PyTorch's function is that of the op in bench/peers/torch_ops.py, with the same options. A Call may
+have another one, which gets the inputs as tensors and returns one tensor or several.
 """
 import functools
 
@@ -18,18 +19,20 @@ from torch_ops import OPS
 
 CASES = {}
 OTHER_NAMES = {"focal_class": "focal", "grouped_attention": "attention"}  # of cases
-# Differences that are meant: what differs, and the reason. Cases draw around them.
+# Intended differences and their reasons. Cases avoid drawing them.
 MEANT = {}
 
 
 class Call:
-    """inputs: arrays, f64 or integer, None for an absent one. options: JSON values, by parameter. params {name:
-    array}: the parameters of a module, which `function` receives as `params`. gradients False: none are
-    compared. op: the row's name if it is not the case's."""
+    """inputs: arrays, f64 or integer; None if absent. options: JSON values, by parameter. params
+    {name: array}: the parameters of a module, which `function` receives as `params`. gradients
+    False: none are compared. op: the row's name if it is not the case's."""
 
-    def __init__(self, inputs, options, function=None, tolerance=1e-9, params=None, gradients=True, op=None):
+    def __init__(self, inputs, options, function=None, tolerance=1e-9, params=None, gradients=True,
+                 op=None):
         self.inputs, self.options, self.function = inputs, options, function
-        self.tolerance, self.params, self.gradients, self.op = tolerance, params or {}, gradients, op
+        self.tolerance, self.params = tolerance, params or {}
+        self.gradients, self.op = gradients, op
 
 
 class Case:
@@ -45,8 +48,8 @@ def drawn(f, name, d):
 
 
 def case(*names, stored=3):
-    """Registers a case under each name; the function gets the name as second argument if there are several.
-    stored: how many draws are kept for test_compare."""
+    """Registers a case under each name; if there are several, the function gets the name as second
+    argument. stored: the number of draws kept for test_compare."""
     def register(f):
         for name in names:
             one = functools.partial(lambda n, d: f(d, n), name) if len(names) > 1 else f
@@ -94,6 +97,6 @@ class Draw:
         return np.asarray(self.rng.random(s) < p).astype(np.uint8)
 
     def broadcast(self, s):
-        """A shape that broadcasts into s: sizes of 1, leading axes left out."""
+        """A shape that broadcasts to s: sizes of 1, leading axes left out."""
         t = [1 if self.flag(0.3) else n for n in s]
         return t[self.int(0, len(t)) if self.flag(0.3) else 0:]

@@ -1,10 +1,11 @@
-/* roberta_logits.c - logits of a text model whose weights are a published file, for compare_published.py.
+/* roberta_logits.c - logits of a text model with published weights, for compare_published.py.
  *
  *     roberta_logits WEIGHTS f64|f32 same|other padded|packed KEY=VALUE ... < TEXTS
  *
- * KEY=VALUE are members of the configuration, as checkpoints have them. `other`: the file may be of another model of
- * the family (tp_net_load). TEXTS are numbers: how many texts, their length, ids and codes (0 padding, 1 local, 2
- * global). Writes the logits of each text, or of each token that is not padding, as doubles to the standard output. */
+ * KEY=VALUE are members of the configuration, as in checkpoints. `other`: the file may hold another
+ * model of the family (tp_net_load). TEXTS are numbers: the number of texts, their length, ids and
+ * codes (0 padding, 1 local, 2 global). Writes the logits of each text, or of each token that is
+ * not padding, to the standard output as doubles. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static bool read_texts(texts *x)
     return true;
 }
 
-/* The same without padding: ids, codes and rows begin again at 0. */
+/* The same without padding: ids, codes and rows restart at 0. */
 static void pack(texts *x)
 {
     int at = 0;
@@ -59,7 +60,7 @@ static void pack(texts *x)
     x->offset[x->B] = at;
 }
 
-/* The configuration of `base` with the given members, read as a checkpoint's metadata. */
+/* The configuration of `base` with the given members, read as checkpoint metadata. */
 static bool configure(tp_model_cfg *c, char **member, int n, char *why, size_t size)
 {
     char path[] = "/tmp/roberta_logits_XXXXXX";

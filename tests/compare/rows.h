@@ -1,5 +1,5 @@
-/* rows.h - the tables of rows, for calls that op_calls.h cannot make from the prototype of a function. Files of rows
- * define TP_NO_SITE before they include anything. */
+/* rows.h - the tables of rows for calls that op_calls.h cannot make from a function's prototype.
+ * Files of rows define TP_NO_SITE before they include anything. */
 #ifndef COMPARE_ROWS_H
 #define COMPARE_ROWS_H
 

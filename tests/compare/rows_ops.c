@@ -5,7 +5,7 @@
 
 #include "rows.h"
 
-/* In f64 again, so that the gradient of the file fits. */
+/* Casts back to f64 to fit the file's gradient. */
 static tp_tensor run_cast(compare_call *c)
 {
     const char *to = compare_text(c, "to", "");
@@ -26,7 +26,7 @@ static tp_tensor run_norm(compare_call *c)
     return tp_norm(c->T, c->x[0], p < 0 ? INFINITY : p, compare_axes(c));
 }
 
-/* Results in an array of which the options give the length. */
+/* Results in an array whose length the options give. */
 static tp_tensor run_split(compare_call *c)
 {
     c->ny = (int)compare_int(c, "n", 1);
@@ -65,14 +65,14 @@ static tp_tensor run_roi_align(compare_call *c)
     return tp_roi_align(c->T, 1, c->x, c->x[1], c->x[2], cfg);
 }
 
-/* The option "axes" is a number of axes, not a set of them. */
+/* The option "axes" is a count of axes, not a set. */
 static tp_tensor run_dice(compare_call *c)
 {
     return tp_dice(c->T, c->x[0], c->x[1], (int)compare_int(c, "axes", 1),
                    compare_number(c, "smooth", 0.0), compare_reduction(c));
 }
 
-/* The gradient of logits: PyTorch's of log-probabilities is another (ops/loss.h). */
+/* The gradient of logits: PyTorch's of log-probabilities differs (ops/loss.h). */
 static tp_tensor run_ctc(compare_call *c)
 {
     const tp_ctc_cfg cfg = { .blank = compare_int(c, "blank", 0),
@@ -81,7 +81,7 @@ static tp_tensor run_ctc(compare_call *c)
                   compare_reduction(c));
 }
 
-/* Windows of a sequence, a map of height 1. */
+/* Windows of a sequence: a map of height 1. */
 static tp_tensor windows(compare_call *c, tp_window_in in, int64_t width)
 {
     const int64_t window = compare_int(c, "window", 0);

@@ -1,5 +1,5 @@
-/* rows_optim.c - optimisers: the parameters p.0, p.1, .. take one step for each row of x0, x1, ..,
- * whose row s is the gradient of step s. The results are the parameters. */
+/* rows_optim.c - optimisers: the parameters p.0, p.1, .. take a step for each row of x0, x1, ..;
+ * row s holds the gradients of step s. The results are the parameters. */
 #define TP_NO_SITE
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "rows.h"
 
-/* The value of an option in the call; NaN: the usual one. PyTorch's name for the usual eps1 is None, here 0. */
+/* The value of an option in the call; NaN: the default. PyTorch's default eps1 is None, here 0. */
 static double value_of(const compare_call *c, const tp_optim_option *o)
 {
     const bool initial = strcmp(o->name, "initial_accumulator") == 0;
@@ -17,7 +17,7 @@ static double value_of(const compare_call *c, const tp_optim_option *o)
     return x == 0.0 && strcmp(o->name, "eps1") == 0 ? NAN : x;
 }
 
-/* Over c->P, options from the call; NULL: no such kind. */
+/* An optimiser of c->P; NULL: no such kind. */
 static tp_optim *optimiser(const compare_call *c, const char *kind)
 {
     const tp_optim_kind *k = tp_optim_kind_at(tp_optim_find(kind));

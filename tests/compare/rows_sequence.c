@@ -1,4 +1,5 @@
-/* rows_sequence.c - recurrent networks. Inputs: x, lengths, h, and c of the LSTM; all but x may be absent. */
+/* rows_sequence.c - recurrent networks. Inputs: x, lengths, h, and c of the LSTM; all but x may be
+ * absent. */
 #define TP_NO_SITE
 #include "rows.h"
 

@@ -1,4 +1,4 @@
-/* rows_transformer.c - layers of a transformer. */
+/* rows_transformer.c - transformer layers. */
 #define TP_NO_SITE
 #include <string.h>
 

@@ -9,13 +9,14 @@ NAMES = {np.dtype(v): k for k, v in CODES.items()}
 
 
 def write(path, arrays, meta):
-    """arrays {name: array}, meta {name: text}; tensors are ordered by element size, so that all are aligned."""
+    """arrays {name: array}, meta {name: text}; ordering by element size aligns all tensors."""
     header, at, parts = {"__metadata__": meta}, 0, []
     for name, a in sorted(arrays.items(), key=lambda item: -np.asarray(item[1]).dtype.itemsize):
         a = np.asarray(a)
         a = a.astype(np.uint8) if a.dtype == bool else a
         data = np.ascontiguousarray(a).tobytes()
-        header[name] = {"dtype": NAMES[a.dtype], "shape": list(a.shape), "data_offsets": [at, at + len(data)]}
+        header[name] = {"dtype": NAMES[a.dtype], "shape": list(a.shape),
+                        "data_offsets": [at, at + len(data)]}
         at += len(data)
         parts.append(data)
     text = json.dumps(header, separators=(",", ":")).encode()

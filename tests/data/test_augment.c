@@ -131,8 +131,8 @@ static float *run(const tp_augment *a, tp_augment_work *w, const tp_image *in, t
     return out;
 }
 
-/* An example's bits do not depend on the worker or on what it prepared before. Another epoch gives
- * other bits if the recipe is random. */
+/* An example's bits do not depend on the worker or its earlier work. Another epoch gives other bits
+ * if the recipe is random. */
 Test(augment, an_example_is_a_function_of_its_key)
 {
     static const int64_t sizes[] = { 24, 40 };
@@ -172,7 +172,7 @@ static float number(const tp_augment *a, int value, int c)
     return ((float)value / 255 - a->mean[c]) / a->std[c];
 }
 
-/* Each step alone, with probability 1. */
+/* Single steps, with probability 1. */
 Test(augment, flip_and_floats)
 {
     tp_augment a;
@@ -501,7 +501,7 @@ Test(augment, mixing_cases)
     }
 }
 
-/* The frequency of either kind; boxes stay within the image. */
+/* The frequency of both kinds; boxes stay within the image. */
 Test(augment, mixing_draws)
 {
     static const struct {

@@ -1,8 +1,9 @@
-/* test_bombs.c - memory and time of every reader of data are bounded by the size of its file (support/bombs.h).
+/* test_bombs.c - the size of a file bounds the memory and time of its data reader
+ * (support/bombs.h).
  *
- * Each case makes a file of the worst content that its format has for its bytes and reads it in a process of its own.
- * The peak of that process and its processor time may grow with the file by stated factors, no more. The files are
- * accepted or refused; what counts is what that takes. */
+ * Each case makes the most expensive file of its size and format and reads it in another process.
+ * The peak memory and processor time of that process may grow with the file only by the stated
+ * factors. Files may be accepted or refused; only the cost counts. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +74,7 @@ static void make_merges(FILE *f)
 {
     for (int i = 0; i < MB / 4; i++) fprintf(f, "a b%x\n", i);
 }
-/* Beside the merges is a good vocabulary. */
+/* The vocabulary of the merges is good. */
 static void read_merges(const char *path)
 {
     static char vocab[1 << 14];
@@ -165,10 +166,9 @@ static void make_coco_images(FILE *f)
 }
 static void make_coco_objects(FILE *f)
 {
-    fputs(
-        "{\"images\":[{\"id\":1,\"height\":9,\"width\":9}],\"categories\":[{\"id\":1,\"name\":\"a\"}],"
-        "\"annotations\":[",
-        f);
+    fputs("{\"images\":[{\"id\":1,\"height\":9,\"width\":9}],\"categories\":[{\"id\":1,"
+          "\"name\":\"a\"}],\"annotations\":[",
+          f);
     bomb_number(
         f,
         "{\"id\":%d,\"image_id\":1,\"category_id\":1,\"bbox\":[0,0,1,1],\"area\":1,\"iscrowd\":0}",
@@ -183,15 +183,14 @@ static void read_voc(const char *path)
 }
 static void make_voc_objects(FILE *f)
 {
-    fputs(
-        "<annotation><filename>a.png</filename><size><width>9</width><height>9</height><depth>3</depth></size>",
-        f);
+    fputs("<annotation><filename>a.png</filename><size><width>9</width><height>9</height>"
+          "<depth>3</depth></size>",
+          f);
     for (int i = 0; i < 5000; i++)
-        fprintf(
-            f,
-            "<object><name>%d</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox>"
-            "</object>",
-            i);
+        fprintf(f,
+                "<object><name>%d</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax>"
+                "<ymax>3</ymax></bndbox></object>",
+                i);
     fputs("</annotation>", f);
 }
 static void make_voc_depth(FILE *f)
@@ -239,7 +238,7 @@ static void read_shards(const char *path)
     tp_image_set_close(X);
 }
 
-/* The header of an entry of a tar file, which claims that many bytes. */
+/* The tar header of an entry, which claims that many bytes. */
 static void put_entry(FILE *f, const char *name, unsigned long long size)
 {
     unsigned char h[512] = { 0 };
@@ -353,7 +352,7 @@ Test(bombs, annotations)
     CHECK(cases);
 }
 
-/* The limit of pixels bounds images: 3 bytes for each, and as much for the decoder. */
+/* The pixel limit bounds images: 3 bytes per pixel, and as much for the decoder. */
 Test(bombs, images)
 {
     static const bomb cases[] = {
@@ -389,7 +388,7 @@ Test(bombs, logs)
     bombs_check(cases + 2, 1);
 }
 
-/* Packed zeros: 1100 times the packed bytes and 16 MiB may be unpacked, and be held a few times. */
+/* Packed zeros: 1100 times the packed bytes plus 16 MiB may be unpacked, and held a few times. */
 Test(bombs, packed)
 {
     static const struct {
@@ -421,7 +420,7 @@ Test(bombs, packed)
         struct stat s;
         snprintf(command, sizeof command, "cd '%s' && %s >%s 2>/dev/null", folder, cases[i].command,
                  cases[i].file);
-        if (system(command) != 0) continue; /* the program is not there */
+        if (system(command) != 0) continue; /* the program is missing */
         cr_assert_eq(stat(path, &s), 0);
         const bomb_cost m = bomb_take(&b, path);
         const double most = 3 * (1100.0 * (double)s.st_size / 1024 + (16 << 10)) + (32 << 10);

@@ -1,5 +1,5 @@
-/* test_bpe.c - byte-pair encoding: the reference tables, and encoding and decoding beside a plain implementation
- * of the published algorithm. */
+/* test_bpe.c - byte-pair encoding: the reference tables, and encoding and decoding beside a plain
+ * implementation of the published algorithm. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ Test(bpe, reference_tables)
 
 static const char roberta[] = TP_SOURCE_DIR "/../shared/data/bpe";
 
-/* The published vocabulary, or the test is skipped. */
+/* The published vocabulary, or skips the test. */
 static tp_bpe *published(void)
 {
     if (access(roberta, R_OK) != 0) cr_skip_test("%s is not here", roberta);
@@ -86,7 +86,7 @@ Test(bpe, words)
     tp_bpe_close(X);
 }
 
-/* All occurrences of a pair are joined before what that makes possible, even if its rank is lower. */
+/* All occurrences of a pair are joined before the pairs that this creates, even of lower rank. */
 Test(bpe, all_occurrences_come_first)
 {
     static char vocab[1 << 14];
@@ -128,7 +128,7 @@ Test(bpe, what_is_not_utf8)
     expect_decoded(C, "a\xff\x80z", TP_BPE_RAW, "a\xff\x80z");
     expect_decoded(C, "\xe2\x82", 0, BAD); /* a character without its end: one mark */
     expect_decoded(C, "\xe2\x82x\xf0\x9f\x98", 0, BAD "x" BAD);
-    expect_decoded(C, "\xed\xa0\x80", 0, BAD BAD BAD); /* a surrogate: three, as Python has it */
+    expect_decoded(C, "\xed\xa0\x80", 0, BAD BAD BAD); /* a surrogate: three, as in Python */
     expect_decoded(C, "\xc0\xaf", 0, BAD BAD);
     expect_decoded(C, "\xf0\x80\x80\x80", 0, BAD BAD BAD BAD);
     expect_decoded(C, "\xf4\x90\x80\x80", 0, BAD BAD BAD BAD);
@@ -183,7 +183,7 @@ static int plain_merge(int32_t *ids, int n, const int32_t (*merge)[3], int merge
     }
 }
 
-/* Random lists of merges in random order, over the letters a, b and c. */
+/* Random merge lists in random order, over the letters a, b and c. */
 Test(bpe, equals_the_plain_algorithm)
 {
     static char vocab[1 << 14], merges[1 << 12], tokens[1 << 12];
@@ -231,7 +231,7 @@ Test(bpe, equals_the_plain_algorithm)
     }
 }
 
-/* What was remembered is what would be computed: more different words than are kept, twice. */
+/* Remembered words equal computed ones: more words than are kept, twice. */
 Test(bpe, forgotten_words)
 {
     static char vocab[1 << 14], text[1 << 21];

@@ -1,5 +1,5 @@
-/* test_bpe_files.c - vocabularies of byte-pair encoding: the files in which they are, and the message for each that is
- * refused. */
+/* test_bpe_files.c - vocabulary files of byte-pair encoding, and the message for each refused
+ * one. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,20 +86,20 @@ Test(bpe_files, bad_tokenizers_are_refused)
         { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"normalizer\": {}}",
           "it has a normalizer" },
         { "{\"model\": {\"vocab\": {}, \"merges\": []}}", "its pre_tokenizer is not ByteLevel" },
-        { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
-          "\"add_prefix_space\": true}}",
+        { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
+          "\"ByteLevel\", \"add_prefix_space\": true}}",
           "its pre_tokenizer adds a blank" },
-        { "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": \"ByteLevel\"}, "
-          "\"added_tokens\": [{\"id\": 1, \"content\": \"a\"}]}",
+        { "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
+          "\"ByteLevel\"}, \"added_tokens\": [{\"id\": 1, \"content\": \"a\"}]}",
           "added_tokens[0] ('a') has another id" },
-        { "{\"model\": {\"vocab\": {\"a\": 0, \"<unk>\": 1}, \"merges\": [[\"a\"]]}, \"pre_tokenizer\": "
-          "{\"type\": \"ByteLevel\"}}",
+        { "{\"model\": {\"vocab\": {\"a\": 0, \"<unk>\": 1}, \"merges\": [[\"a\"]]}, "
+          "\"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
           "merges[0]: a merge is a text or two texts" },
-        { "{\"model\": {\"vocab\": {\"a\\n\": 0, \"<unk>\": 1}, \"merges\": [[\"a\\n\", \"b\"]]}, \"pre_tokenizer\": "
-          "{\"type\": \"ByteLevel\"}}",
+        { "{\"model\": {\"vocab\": {\"a\\n\": 0, \"<unk>\": 1}, \"merges\": [[\"a\\n\", \"b\"]]}, "
+          "\"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
           "merges[0]: a merge has no line ends in it" },
-        { "{\"model\": {\"vocab\": {\"a\": 0, \"<unk>\": 1}, \"merges\": [\"a b\\r\"]}, \"pre_tokenizer\": "
-          "{\"type\": \"ByteLevel\"}}",
+        { "{\"model\": {\"vocab\": {\"a\": 0, \"<unk>\": 1}, \"merges\": [\"a b\\r\"]}, "
+          "\"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
           "merges[0]: a merge has no line ends in it" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -110,7 +110,7 @@ Test(bpe_files, bad_tokenizers_are_refused)
     }
 }
 
-/* Blank lines are no merges; more than 2^22 lines that may be some are refused. */
+/* Blank lines are no merges; more than 2^22 possible merges are refused. */
 Test(bpe_files, number_of_merges)
 {
     static char vocab[1 << 14];
@@ -127,7 +127,7 @@ Test(bpe_files, number_of_merges)
     cr_expect(strstr(tp_bpe_why(X), "merges of test has more than 4194304 merges"), "%s",
               tp_bpe_why(X));
     tp_bpe_close(X);
-    merges[4 * most] = '\0'; /* as many as there may be: the second one is at fault */
+    merges[4 * most] = '\0'; /* the maximum: the second merge is at fault */
     X = tp_bpe_from("test", vocab, merges, NULL);
     cr_expect(strstr(tp_bpe_why(X), "line 2 ('a b'): the pair has a merge already"), "%s",
               tp_bpe_why(X));
@@ -159,9 +159,9 @@ Test(bpe_files, files_of_all_kinds, .init = make_folder, .fini = remove_folder)
     tp_bpe_close(Y);
     snprintf(
         json, sizeof json,
-        "{\"added_tokens\": [{\"id\": 0, \"content\": \"<s>\"}], \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
-        "\"add_prefix_space\": false}, \"model\": {\"type\": \"BPE\", \"dropout\": null, \"vocab\": %s, "
-        "\"merges\": [\"a b\", [\"\xc4\xa0\", \"ab\"]]}}",
+        "{\"added_tokens\": [{\"id\": 0, \"content\": \"<s>\"}], \"pre_tokenizer\": {\"type\": "
+        "\"ByteLevel\", \"add_prefix_space\": false}, \"model\": {\"type\": \"BPE\", \"dropout\": "
+        "null, \"vocab\": %s, \"merges\": [\"a b\", [\"\xc4\xa0\", \"ab\"]]}}",
         vocab);
     write_text("saved/tokenizer.json", json);
     Y = tp_bpe_open(in_folder("saved")); /* it comes first */
@@ -180,7 +180,7 @@ Test(bpe_files, files_of_all_kinds, .init = make_folder, .fini = remove_folder)
     tp_bpe_close(Y);
 }
 
-/* Windows' editors begin files with a byte order mark, or write UTF-16. */
+/* Windows editors begin files with a byte order mark or write UTF-16. */
 Test(bpe_files, encodings, .init = make_folder, .fini = remove_folder)
 {
     static char vocab[1 << 14], marked[(1 << 14) + 4];

@@ -1,5 +1,5 @@
-/* test_bpe_train.c - training of a vocabulary of byte-pair encoding, beside a plain implementation of the published
- * algorithm. */
+/* test_bpe_train.c - training byte-pair vocabularies, beside a plain implementation of the
+ * published algorithm. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "support/bpe.h"
 #include "support/folder.h"
 
-/* The words of a text, as lists of names; the most frequent pair is found by counting all of them. */
+/* The words of a text as lists of names; counts all pairs to find the most frequent. */
 typedef struct plain {
     int32_t *ids;
     int *length;
@@ -28,7 +28,7 @@ static bool keep_word(void *env, const char *at, size_t n)
     return true;
 }
 
-/* order[id]: what decides ties, the place of the token among all */
+/* order[id]: breaks ties, the token's place among all */
 static void plain_train(plain *p, int size, int least, const int *order)
 {
     static int count[600][600];
@@ -67,7 +67,8 @@ static const char lines_of_verse[] =
     "The cat sat on the mat, the cat's mat; that fat cat sat and that was that.\n"
     "aaaa aaa aa aaaaaaa banana bananas ananas nananana 1122 11221122 2211\n"
     "They're here, we've seen it, she'll see it, I'm sure she'd see it.\n"
-    "\xc3\xa9t\xc3\xa9 \xc3\xa9t\xc3\xa9s th\xc3\xa9 th\xc3\xa9s   the   then there other mother brother\n";
+    "\xc3\xa9t\xc3\xa9 \xc3\xa9t\xc3\xa9s th\xc3\xa9 th\xc3\xa9s   the   then there other mother "
+    "brother\n";
 
 /* The order of the characters that stand for bytes. */
 static int place_of(int byte)
@@ -118,7 +119,7 @@ Test(bpe_train, training_equals_the_plain_algorithm)
     }
 }
 
-/* Parts of a text count like the whole, and special names are never made. */
+/* Parts count like the full text, and special names are never created. */
 Test(bpe_train, training_in_parts, .init = make_folder, .fini = remove_folder)
 {
     const tp_bpe_trainer_opts o = { .size = 300 };
@@ -133,7 +134,7 @@ Test(bpe_train, training_in_parts, .init = make_folder, .fini = remove_folder)
     tp_bpe_close(X), tp_bpe_close(Y);
     tp_bpe_trainer_free(R), tp_bpe_trainer_free(S);
     R = tp_bpe_trainer_new(NULL);
-    X = tp_bpe_trainer_finish(R); /* no text at all: bytes */
+    X = tp_bpe_trainer_finish(R); /* no text: bytes */
     cr_expect_eq(tp_bpe_size(X), 261);
     tp_bpe_close(X);
     tp_bpe_trainer_free(R);

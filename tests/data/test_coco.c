@@ -1,4 +1,5 @@
-/* test_coco.c - annotations and detections: COCO's files and VOC's folders, what damaged ones are told, writing. */
+/* test_coco.c - annotations and detections: COCO's files and VOC's folders, messages for damaged
+ * ones, writing. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
@@ -14,16 +15,19 @@
 
 static const char small[] =
     "{\"info\": {\"year\": 2017}, \"annotations\": [\n"
-    " {\"id\": 7, \"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 2, 3.5, 4], \"area\": 12.5, \"iscrowd\": 0,\n"
+    " {\"id\": 7, \"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 2, 3.5, 4], \"area\": 12.5, "
+    "\"iscrowd\": 0,\n"
     "  \"segmentation\": [[1, 1, 5, 1, 5, 5, 1, 5], [0, 0, 1, 0, 1, 1]]},\n"
     " {\"id\": 3, \"image_id\": 10, \"category_id\": 2, \"bbox\": [0, 0, 1, 1], \"area\": 1},\n"
-    " {\"id\": 9, \"image_id\": 20, \"category_id\": 2, \"bbox\": [0, 0, 8, 6], \"area\": 6, \"iscrowd\": 1,\n"
+    " {\"id\": 9, \"image_id\": 20, \"category_id\": 2, \"bbox\": [0, 0, 8, 6], \"area\": 6, "
+    "\"iscrowd\": 1,\n"
     "  \"segmentation\": {\"size\": [6, 8], \"counts\": [6, 6, 36]}},\n"
     " {\"id\": 4, \"image_id\": 99, \"category_id\": 2, \"bbox\": [0, 0, 1, 1], \"area\": 1},\n"
     " {\"id\": 5, \"image_id\": 10, \"category_id\": 99, \"bbox\": [0, 0, 1, 1], \"area\": 1}],\n"
     " \"images\": [{\"id\": 20, \"height\": 6, \"width\": 8, \"file_name\": \"a.jpg\"},\n"
     "  {\"id\": 10, \"height\": 5, \"width\": 5, \"file_name\": \"b.jpg\"}, {\"id\": 30}],\n"
-    " \"categories\": [{\"id\": 5, \"name\": \"cat\"}, {\"id\": 2, \"name\": \"dog\"}], \"licenses\": []}\n";
+    " \"categories\": [{\"id\": 5, \"name\": \"cat\"}, {\"id\": 2, \"name\": \"dog\"}], "
+    "\"licenses\": []}\n";
 
 Test(coco, annotations)
 {
@@ -74,14 +78,16 @@ Test(coco, masks_of_objects)
     tp_coco_close(X);
 }
 
-/* Without 'area' it is that of the runs, or of the box; ids of 0, and annotations that are dropped, are noted. */
+/* A missing 'area' is that of the runs, or of the box; ids of 0 and dropped annotations are
+ * noted. */
 Test(coco, what_is_noted)
 {
     static const char text[] =
-        "{\"images\": [{\"id\": 0, \"height\": 6, \"width\": 8}], \"categories\": [{\"id\": 1}], \"annotations\": ["
-        "{\"id\": 0, \"image_id\": 0, \"category_id\": 1, \"bbox\": [0, 0, 3, 4], \"segmentation\": [[0, 0, 1, 0, 1, 1]]},"
-        "{\"id\": 1, \"image_id\": 0, \"category_id\": 1, \"bbox\": [0, 0, 3, 4], \"area\": null,"
-        " \"segmentation\": {\"size\": [6, 8], \"counts\": \"66T1\"}},"
+        "{\"images\": [{\"id\": 0, \"height\": 6, \"width\": 8}], \"categories\": [{\"id\": 1}], "
+        "\"annotations\": [{\"id\": 0, \"image_id\": 0, \"category_id\": 1, "
+        "\"bbox\": [0, 0, 3, 4], \"segmentation\": [[0, 0, 1, 0, 1, 1]]},"
+        "{\"id\": 1, \"image_id\": 0, \"category_id\": 1, \"bbox\": [0, 0, 3, 4], \"area\": null, "
+        "\"segmentation\": {\"size\": [6, 8], \"counts\": \"66T1\"}},"
         "{\"id\": 2, \"image_id\": 9, \"category_id\": 1, \"bbox\": [0, 0, 3, 4], \"area\": 5},"
         "{\"id\": 3, \"image_id\": 9, \"category_id\": 7, \"bbox\": [0, 0, 3, 4], \"area\": 5},"
         "{\"id\": 4, \"image_id\": 0, \"category_id\": 7, \"bbox\": [0, 0, 3, 4], \"area\": 5}]}";
@@ -102,7 +108,7 @@ Test(coco, what_is_noted)
 
 /* ---- damage ---- */
 
-/* The file `small` in which the first `from` is `to`. */
+/* `small` with the first `from` replaced by `to`. */
 static tp_coco *changed(const char *from, const char *to)
 {
     static char text[4096];
@@ -130,7 +136,8 @@ Test(coco, damaged_annotations_are_named)
         { "[[1, 1, 5, 1, 5, 5, 1, 5], [", "[1, [", "polygon 1 of 'segmentation' is not a list" },
         { "{\"size\": [6, 8], \"counts\": [6, 6, 36]}", "\"x\"", "neither polygons nor runs" },
         { "[6, 6, 36]", "[6, 6, 35]",
-          "annotation 3 (id 9), at byte 286 (line 5): 'segmentation': the runs have 47 pixels, but the mask 6 x 8" },
+          "annotation 3 (id 9), at byte 286 (line 5): 'segmentation': the runs have 47 pixels, but "
+          "the mask 6 x 8" },
         { "[6, 6, 36]", "[6, -6, 48]", "impossible length" },
         { "[6, 6, 36]", "[6, 6.5, 36]", "values other than integers" },
         { "[6, 6, 36]", "7", "neither a text nor a list" },
@@ -165,7 +172,7 @@ Test(coco, damaged_annotations_are_named)
     tp_coco_close(X);
 }
 
-/* No cut of the file is read as a whole one. */
+/* No truncated file is accepted. */
 Test(coco, truncated_files)
 {
     for (size_t n = 0; n + 2 < sizeof small; n++) {
@@ -186,10 +193,10 @@ Test(coco, detections_with_boxes_or_masks)
 {
     tp_coco *X = tp_coco_from(small, sizeof small - 1, "small");
     tp_detections *R = results(
-        X,
-        "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 0.5, \"segmentation\": {\"size\": [6, 8], \"counts\": \"66T1\"}},"
-        "{\"image_id\": 10, \"category_id\": 77, \"bbox\": [1, 1, 2, 3], \"score\": 0.25},"
-        "{\"image_id\": 10, \"category_id\": 2, \"bbox\": [1, 1, 2, 4], \"score\": 1}]");
+        X, "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 0.5, "
+           "\"segmentation\": {\"size\": [6, 8], \"counts\": \"66T1\"}},"
+           "{\"image_id\": 10, \"category_id\": 77, \"bbox\": [1, 1, 2, 3], \"score\": 0.25},"
+           "{\"image_id\": 10, \"category_id\": 2, \"bbox\": [1, 1, 2, 4], \"score\": 1}]");
     cr_assert(tp_detections_ok(R), "%s", tp_detections_why(R));
     cr_expect(tp_detections_count(R) == 2 && tp_detections_dropped(R) == 1);
     const tp_detection *d = tp_detections_at(R, 0), *e = tp_detections_at(R, 1);
@@ -198,17 +205,18 @@ Test(coco, detections_with_boxes_or_masks)
     cr_expect(e->image == 1 && e->category == 0 && e->area == 8.0 && e->mask.runs == 0);
     tp_detections_close(R);
     R = results(
-        X,
-        "[{\"image_id\": 20, \"category_id\": 5, \"score\": 0.5, \"segmentation\": {\"size\": [6, 8], \"counts\": \"63W1\"}}]");
+        X, "[{\"image_id\": 20, \"category_id\": 5, \"score\": 0.5, \"segmentation\": {\"size\": "
+           "[6, 8], \"counts\": \"63W1\"}}]");
     cr_assert(tp_detections_ok(R), "%s", tp_detections_why(R));
     d = tp_detections_at(R, 0);
     cr_expect(d->area == 3.0 && d->box[0] == 1.0 && d->box[1] == 0.0 && d->box[2] == 1.0 &&
               d->box[3] == 3.0);
     tp_detections_close(R);
-    R = results(
-        X,
-        "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 0.5, \"segmentation\": null},"
-        "{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 0.5, \"segmentation\": []}]");
+    R = results(X,
+                "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 0.5, "
+                "\"segmentation\": null},"
+                "{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 0.5, "
+                "\"segmentation\": []}]");
     cr_expect(tp_detections_ok(R) && tp_detections_count(R) == 2, "%s", tp_detections_why(R));
     tp_detections_close(R);
     R = results(X, " [ ] ");
@@ -231,17 +239,23 @@ Test(coco, damaged_results_are_named)
         { "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": NaN}]",
           "dt.json: at byte " },
         { "[{\"image_id\": 20, \"category_id\": 5, \"score\": 1}]", "neither 'bbox' nor runs" },
-        { "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 1},\n{\"image_id\": 20, \"category_id\": 5, \"score\": 1}]",
+        { "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 1},\n"
+          "{\"image_id\": 20, \"category_id\": 5, \"score\": 1}]",
           "result 2, at byte 71 (line 2): 'bbox' is missing" },
-        { "[{\"image_id\": 10, \"category_id\": 5, \"score\": 1, \"segmentation\": {\"size\": [6, 8], \"counts\": \"66T1\"}}]",
+        { "[{\"image_id\": 10, \"category_id\": 5, \"score\": 1, \"segmentation\": {\"size\": "
+          "[6, 8], \"counts\": \"66T1\"}}]",
           "another size" },
-        { "[{\"image_id\": 20, \"category_id\": 5, \"score\": 1, \"segmentation\": {\"size\": [6, 8], \"counts\": \"66T\"}}]",
+        { "[{\"image_id\": 20, \"category_id\": 5, \"score\": 1, \"segmentation\": {\"size\": "
+          "[6, 8], \"counts\": \"66T\"}}]",
           "not a compressed mask" },
-        { "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 1, \"segmentation\": [[1, 1, 3, 1, 3, 3]]}]",
+        { "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 1, "
+          "\"segmentation\": [[1, 1, 3, 1, 3, 3]]}]",
           "result 1, at byte 1 (line 1): 'segmentation' of a result must be runs" },
-        { "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 1, \"segmentation\": \"66T1\"}]",
+        { "[{\"image_id\": 20, \"category_id\": 5, \"bbox\": [1, 1, 2, 3], \"score\": 1, "
+          "\"segmentation\": \"66T1\"}]",
           "'segmentation' of a result must be runs" },
-        { "[{\"image_id\": 20, \"category_id\": 5, \"score\": 1, \"segmentation\": [[1, 1, 3, 1, 3, 3]]}]",
+        { "[{\"image_id\": 20, \"category_id\": 5, \"score\": 1, \"segmentation\": "
+          "[[1, 1, 3, 1, 3, 3]]}]",
           "'segmentation' of a result must be runs" },
         { "{}", "'[' is expected" },
     };
@@ -256,7 +270,7 @@ Test(coco, damaged_results_are_named)
     tp_coco_close(X);
 }
 
-/* A list has no numbers that JSON could not hold, so none is written. */
+/* A list holds no number that JSON cannot hold, so none is written. */
 Test(coco, detections_that_are_not_finite, .init = make_folder, .fini = remove_folder)
 {
     char why[300] = "";
@@ -280,7 +294,7 @@ Test(coco, detections_that_are_not_finite, .init = make_folder, .fini = remove_f
     tp_coco_close(X);
 }
 
-/* What is written reads as the same, also a backslash of the compressed text. */
+/* Written files read back the same, also a backslash in compressed text. */
 Test(coco, written_detections, .init = make_folder, .fini = remove_folder)
 {
     char why[300] = "";
@@ -315,7 +329,7 @@ Test(coco, written_detections, .init = make_folder, .fini = remove_folder)
     tp_coco_close(X);
 }
 
-/* ---- the images at hand, and the masks that the original code makes of the annotations ---- */
+/* ---- the images at hand, and the original code's masks of the annotations ---- */
 
 static tp_coco *shared_file(const char *name, char path[512])
 {
@@ -384,10 +398,12 @@ static void write_text(const char *name, const char *text)
 }
 
 static const char voc_first[] =
-    "<annotation>\n <filename>1.jpg</filename>\n <size><width>8</width><height>6</height><depth>3</depth></size>\n"
+    "<annotation>\n <filename>1.jpg</filename>\n <size><width>8</width><height>6</height>"
+    "<depth>3</depth></size>\n"
     " <object>\n  <name>dog</name> <difficult>1</difficult>\n"
     "  <bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>6</ymax></bndbox>\n"
-    "  <part><name>head</name><bndbox><xmin>3</xmin><ymin>3</ymin><xmax>4</xmax><ymax>4</ymax></bndbox></part>\n"
+    "  <part><name>head</name><bndbox><xmin>3</xmin><ymin>3</ymin><xmax>4</xmax><ymax>4</ymax>"
+    "</bndbox></part>\n"
     " </object>\n</annotation>\n";
 
 static void make_voc(const char *first)
@@ -399,8 +415,9 @@ static void make_voc(const char *first)
     write_text("Annotations/1.xml", first);
     write_text(
         "Annotations/2.xml",
-        "<annotation><size><width>5</width><height>5</height></size><object><name>cat</name><bndbox>"
-        "<xmax>2.5</xmax><xmin>1.5</xmin><ymin>1</ymin><ymax>1</ymax></bndbox></object></annotation>");
+        "<annotation><size><width>5</width><height>5</height></size><object><name>cat</name>"
+        "<bndbox><xmax>2.5</xmax><xmin>1.5</xmin><ymin>1</ymin><ymax>1</ymax></bndbox></object>"
+        "</annotation>");
     write_text("Annotations/3.xml",
                "<annotation><size><width>5</width><height>5</height></size></annotation>");
     write_text("ImageSets/Main/train.txt", "1\n3\n");
@@ -432,11 +449,12 @@ Test(coco, voc_folders, .fini = remove_folder)
     tp_coco_close(X);
 }
 
-/* Comments hide tags, before, between and after texts; empty tags open nothing. */
+/* Comments hide tags before, between and after texts; empty tags open nothing. */
 Test(coco, voc_comments_and_empty_tags, .fini = remove_folder)
 {
     make_voc(
-        "<?xml version=\"1.0\"?><!-- > <object> --><annotation><!----><!-- <size><width>99</width> -- > -->\n"
+        "<?xml version=\"1.0\"?><!-- > <object> --><annotation><!----><!-- <size><width>99</width> "
+        "-- > -->\n"
         "<filename/><size><width> <!-- > 7 --> 8<!-- 9 --></width><height>6</height></size>\n"
         "<object><part/><name><!-- <name>cat</name> -->dog</name><part />\n"
         "<!-- <part> <difficult>1</difficult> --><difficult/>\n"
@@ -463,7 +481,8 @@ Test(coco, damaged_voc_folders)
         { "<annotation><object><name>x</name>",
           "Annotations/1.xml: line 1: <object> is not closed" },
         { "<annotation>\n<object>\n</object>", "line 3: <object> has no <name>" },
-        { "<annotation>\n<size><width>8</width><height>6</height></size><object><name>x</name></object></annotation>",
+        { "<annotation>\n<size><width>8</width><height>6</height></size><object><name>x</name>"
+          "</object></annotation>",
           "line 2: the <bndbox> of <object> lacks one of <xmin>" },
         { "<annotation><object><name>x</name><bndbox><xmin>a</xmin></bndbox></object></annotation>",
           "a number is expected" },
@@ -500,7 +519,7 @@ Test(coco, voc_images_of_a_stem, .fini = remove_folder)
         { { "1.JPG", "2.jpg" }, "1", "1.JPG" },
         { { "1.jpeg", "1.jpg" }, "1.jpeg", "1.jpg" },
         { { "1.png", "._1.jpg" }, "1.png", "1.png" },
-        { { "2.jpg" }, "2.jpg", "1.jpg" }, /* is the image of another annotation */
+        { { "2.jpg" }, "2.jpg", "1.jpg" }, /* belongs to another annotation */
         { { "street.jpg" }, "street.jpg", "street.jpg" },
         { { NULL }, "", "1.jpg" },
     };
@@ -526,12 +545,12 @@ Test(coco, voc_images_of_a_stem, .fini = remove_folder)
     make_folder();
 }
 
-/* What annotation tools write: entities, a mark, names deeper in an object, companions, endings in capitals. */
+/* Annotation tools write entities, a byte order mark, nested names, companions, capital endings. */
 Test(coco, voc_as_tools_write_it, .fini = remove_folder)
 {
     make_voc(
-        "\xef\xbb\xbf<?xml version=\"1.0\"?>\n<annotation verified=\"a>b\"><source><width>3</width></source>"
-        "<size><width>8</width><height>6</height></size><object><name>salt &amp; "
+        "\xef\xbb\xbf<?xml version=\"1.0\"?>\n<annotation verified=\"a>b\"><source><width>3</width>"
+        "</source><size><width>8</width><height>6</height></size><object><name>salt &amp; "
         "p&#101;pp&#x65;r <![CDATA[<x>&amp;]]></name><attributes><attribute><name>occluded</name>"
         "</attribute></attributes><bndbox><xmin>2.5</xmin><ymin>3</ymin><xmax>30</xmax><ymax>1"
         "</ymax></bndbox></object></annotation>");

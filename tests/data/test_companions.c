@@ -67,7 +67,7 @@ static bool note_taken(void *env, const char *name, const uint8_t *bytes, size_t
     return true;
 }
 
-/* The names that a visit wants, in order. */
+/* The names a visit accepts, in order. */
 static const char *visited(const char *path)
 {
     char why[512] = "";
@@ -88,10 +88,10 @@ static void in_shell(const char *command)
 
 Test(companions, folders_and_archives_pass_over_them, .init = make_folder, .fini = remove_folder)
 {
-    in_shell(
-        "mkdir -p set/cat set/__MACOSX/cat set/.git set/@eaDir/1.txt set/lost+found &&"
-        " cd set && touch cat/1.txt cat/._1.txt cat/.DS_Store cat/Thumbs.db ._cat __MACOSX/cat/._1.txt"
-        " __MACOSX/2.txt .git/3.txt @eaDir/1.txt/a.txt lost+found/b.txt cat/1.txt:Zone.Identifier z.txt");
+    in_shell("mkdir -p set/cat set/__MACOSX/cat set/.git set/@eaDir/1.txt set/lost+found &&"
+             " cd set && touch cat/1.txt cat/._1.txt cat/.DS_Store cat/Thumbs.db ._cat "
+             "__MACOSX/cat/._1.txt __MACOSX/2.txt .git/3.txt @eaDir/1.txt/a.txt lost+found/b.txt "
+             "cat/1.txt:Zone.Identifier z.txt");
     cr_expect_str_eq(visited(in_folder("set")), "cat/1.txt z.txt ");
     in_shell("tar --sort=name -cf set.tar set && cd set && tar --sort=name -czf ../here.tar.gz .");
     cr_expect_str_eq(visited(in_folder("set.tar")), "set/cat/1.txt set/z.txt ");

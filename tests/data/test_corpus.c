@@ -1,5 +1,5 @@
-/* test_corpus.c - texts for masked language modelling: which documents they are divided into, that tokens depend neither
- * on pieces nor on threads nor on the cache, which tokens are held out. */
+/* test_corpus.c - texts for masked language modelling: their documents, tokens that depend neither
+ * on pieces nor on threads nor on the cache, held-out tokens. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -81,7 +81,7 @@ Test(corpus, files_come_from_folders_archives_and_packed_files)
     tp_corpus_close(C);
 }
 
-/* A file that is read twice would be in the part for training and in the part held out. */
+/* A file read twice would be in the training part and in the held-out part. */
 Test(corpus, a_file_that_is_named_twice_is_refused)
 {
     static const char *const names[][2] = { { "d", "d/a.txt" },
@@ -123,7 +123,7 @@ Test(corpus, a_byte_order_mark_is_passed_over_and_zero_bytes_are_found_anywhere)
     tp_corpus_close(C);
 }
 
-/* A text of 3 MiB in one document: the tokens are those of the whole text, with any number of threads. */
+/* A text of 3 MiB in one document: any number of threads gives the tokens of the full text. */
 Test(corpus, pieces_and_threads_make_no_difference)
 {
     corpus_sentences("long", 700000, 1, "\n");
@@ -164,7 +164,7 @@ Test(corpus, pieces_and_threads_make_no_difference)
     }
 }
 
-/* Words of no letters and no spaces are cut between characters. */
+/* Words without letters and spaces are cut between characters. */
 Test(corpus, a_text_without_words_is_cut)
 {
     FILE *f = fopen(in_folder("a"), "wb");
@@ -194,13 +194,13 @@ Test(corpus, parts_share_the_stream)
         cr_expect(fabs((double)v - f * (double)n) <= 16, "%g: %lld of %lld", f, (long long)v,
                   (long long)n);
         corpus_tokens(C, TP_TRAIN, 0, t, part);
-        for (int64_t i = 0; i < t; i += 7) { /* pieces are those of the whole */
+        for (int64_t i = 0; i < t; i += 7) { /* pieces equal the full text's */
             uint16_t some[40];
             const int64_t m = t - i < 40 ? t - i : 40;
             corpus_tokens(C, TP_TRAIN, i, m, some);
             cr_assert_arr_eq(some, part + i, (size_t)m * 2);
         }
-        int64_t valid = 0, train = 0; /* both parts in turn are the stream */
+        int64_t valid = 0, train = 0; /* both parts in turn: the stream */
         uint16_t *held = malloc((size_t)v * 2 + 2);
         corpus_tokens(C, TP_VALID, 0, v, held);
         for (int64_t s = 0, at = 0; s < 16; s++) {

@@ -1,5 +1,5 @@
-/* test_corrupt.c - corruptions of images: exact where a closed form exists, by their statistics where they are
- * random, and in the pipeline, where they do not depend on threads. */
+/* test_corrupt.c - corruptions of images: exact where a closed form exists, statistical where they
+ * are random, and in the pipeline, where they do not depend on threads. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ Test(corrupt, names)
     cr_expect(isnan(tp_corrupt_argument(TP_NCORRUPT, 1)));
 }
 
-/* Each severity changes an image more than the one before it. */
+/* Each severity changes an image more than the previous one. */
 Test(corrupt, severities_grow)
 {
     tp_image in = { 0 }, p = { 0 };
@@ -148,7 +148,7 @@ Test(corrupt, gaussian_noise)
     tp_image_free(&p);
 }
 
-/* A count of mean m has the variance m, so that values have the variance v / photons. */
+/* A count of mean m has variance m, so values have variance v / photons. */
 Test(corrupt, shot_noise)
 {
     static const int values[] = { 0, 51, 128 };
@@ -198,8 +198,8 @@ Test(corrupt, impulse_noise)
 static const tp_corrupt blurs[] = { TP_CORRUPT_GAUSSIAN_BLUR, TP_CORRUPT_DEFOCUS_BLUR,
                                     TP_CORRUPT_MOTION_BLUR };
 
-/* Kernels sum to 1 and are symmetric: they keep constants, and ramps away from the border. Length 0 changes
- * nothing. */
+/* Kernels sum to 1 and are symmetric: they keep constants, and ramps away from the border. Length 0
+ * changes nothing. */
 Test(corrupt, blurs_keep_constants_and_ramps)
 {
     for (int k = 0; k < 3; k++) {
@@ -263,8 +263,8 @@ Test(corrupt, kernels)
         }
 }
 
-/* A line of length L has the variance L^2/12 along it, plus at most 1/4 in each direction from sharing points
- * among pixels; across it has only that. Directions differ between streams. */
+/* A line of length L has variance L^2/12 along it, plus at most 1/4 in each direction from sharing
+ * points among pixels; across it has only that. Directions differ between streams. */
 Test(corrupt, lines)
 {
     enum { N = 40 };
@@ -309,7 +309,7 @@ Test(corrupt, brightness)
     tp_image_free(&p);
 }
 
-/* Those that are operations of RandAugment equal them. */
+/* Those that are RandAugment operations equal them. */
 Test(corrupt, factors)
 {
     static const struct {
@@ -386,7 +386,7 @@ Test(corrupt, jpeg)
 
 /* ---- in the pipeline ---- */
 
-/* The pipeline corrupts the pixels that the model sees, from a stream of their own. */
+/* The pipeline corrupts the pixels that the model sees, from a separate stream. */
 Test(corrupt, pipeline)
 {
     tp_image in = { 0 }, work = { 0 };

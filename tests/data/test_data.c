@@ -121,7 +121,7 @@ Test(data, vocab_files, .init = make_folder, .fini = remove_folder)
     tp_vocab v;
     cr_expect_not(tp_vocab_load(&v, in_folder("none"), TP_TEXT_AUTO, why, sizeof why));
     cr_expect(strstr(why, "none: "), "%s", why);
-    FILE *f = fopen(in_folder("long"), "wb"); /* what would be cut off is refused */
+    FILE *f = fopen(in_folder("long"), "wb"); /* too long: refused */
     cr_assert(f && fputs("32 9\n", f) >= 0);
     for (int i = 0; i < 1 << 20; i++) fputc('\n', f);
     cr_assert_eq(fclose(f), 0);
@@ -213,7 +213,7 @@ Test(data, text_splits)
     }
 }
 
-/* By default 90 / 5 / 5 per cent: 90, 5 and 5 million bytes of a full-size file. */
+/* Default: 90 / 5 / 5 per cent: 90, 5 and 5 million bytes of a full-size file. */
 Test(data, text_default_fractions)
 {
     static const struct {
@@ -377,7 +377,7 @@ Test(data, batches_on_a_tape)
     tp_device_close(D);
 }
 
-/* Transformer-XL's dictionary of one symbol has no id 1, which is <pad> in others. */
+/* Transformer-XL's dictionary of one symbol has no id 1, elsewhere <pad>. */
 Test(data, padding_with_one_symbol)
 {
     const tp_text_opts o = { .style = TP_TEXT_TXL, .valid = 0.1, .test = 0.1 };

@@ -1,5 +1,5 @@
-/* test_document_loader.c - batches of documents: what they hold, their order, padding and packing, and that
- * they do not depend on when they are requested. */
+/* test_document_loader.c - batches of documents: contents, order, padding and packing, independent
+ * of when they are requested. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,7 +169,7 @@ Test(document_loader, a_batch_does_not_depend_on_those_before)
     }
 }
 
-/* Ids of an epoch, with padding. */
+/* Ids of an epoch, padded. */
 static int64_t padded_ids(const tp_documents *X, int64_t bucket, bool train)
 {
     tp_loader *L =

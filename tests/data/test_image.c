@@ -1,5 +1,5 @@
-/* test_image.c - decoding: every difficult file of the shared JPEG collection gives the result in
- * the collection's list. Boxes and shrinking, generated PNGs of every kind, and every error text.
+/* test_image.c - decoding: every difficult file of the shared JPEG collection gives the listed
+ * result. Boxes and shrinking, generated PNGs of every kind, and every error text.
  *
  * The collection is in $TAPEGRAD_DATA/jpeg or in ../shared/data/jpeg beside the source folder. */
 #include <criterion/criterion.h>
@@ -44,8 +44,8 @@ static void means(const tp_image *p, double mean[3])
     for (int c = 0; c < 3; c++) mean[c] /= (double)(p->width * p->height);
 }
 
-/* The list's columns with the expected result. Pillow reads the images, or djpeg reads them with a
- * warning, as for truncated files. */
+/* The list's columns with the expected result. Pillow reads the images, or djpeg with a warning, as
+ * for truncated files. */
 typedef struct wanted {
     const char *file, *size, *load, *mean;
     bool readable;
@@ -314,7 +314,7 @@ Test(image, truncated_png)
     tp_image_free(&p);
 }
 
-/* A grey JPEG of constant value; progressive with this number of scans unless that is 1. */
+/* A constant grey JPEG; progressive with this number of scans unless that is 1. */
 static bytes make_jpeg(unsigned width, unsigned height, int scans)
 {
     jpeg_scan_info scan[65] = { { .comps_in_scan = 1 } };
@@ -346,7 +346,7 @@ static bytes make_jpeg(unsigned width, unsigned height, int scans)
     return b;
 }
 
-/* Each scan covers the whole image, so a one-megabyte file could take half a minute. */
+/* Each scan covers the full image, so a one-megabyte file could take half a minute. */
 Test(image, scans)
 {
     static const struct {

@@ -35,7 +35,7 @@ static void expect_same(const tp_image *got, const tp_image *want, const char *n
     cr_expect_eq(wrong, 0, "%s: %lld values differ", name, (long long)wrong);
 }
 
-/* Prefixes of names in a file, and the operations that they mean. */
+/* Name prefixes in a file, and their operations. */
 static const struct {
     const char *name;
     tp_pixel_op op;
@@ -130,7 +130,7 @@ static void expect_rotated(tp_file *F, const char *output, double degrees)
     tp_image_free(&want);
 }
 
-/* Shorter edge resized to 27, centre 24 x 24, as floats. The case is stored channels first. */
+/* The shorter edge resized to 27, then centre 24 x 24, as floats. Stored channels first. */
 static void expect_eval(tp_file *F)
 {
     enum { S = 24 };
@@ -298,7 +298,7 @@ Test(image_ops, linear_pixels)
     tp_image_free(&p);
 }
 
-/* Number i of the pixels counts i mod 65521 + 1 times in a sum; the sums are OpenCV's. */
+/* Pixel value i counts i mod 65521 + 1 times in a sum; the sums are OpenCV's. */
 Test(image_ops, linear_sums)
 {
     static const struct {
@@ -335,7 +335,7 @@ Test(image_ops, loops_of_both_kinds)
     static uint8_t one[N + TP_SLACK], two[N + TP_SLACK];
     int32_t first[SIDE], n[SIDE], weight[SIDE * 9];
     const tp_loops *a = &tp__loops_base, *b = tp__loops();
-    if (a == b) cr_skip_test("this processor has the baseline alone");
+    if (a == b) cr_skip_test("this processor has only the baseline");
     tp_image in = { 0 }, p = { 0 }, q = { 0 };
     make(&in, SIDE, SIDE);
     for (int i = 0; i < SIDE; i++) {

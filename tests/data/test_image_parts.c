@@ -1,5 +1,5 @@
-/* test_image_parts.c - which images of a set are for training and which for validation, what is left out of both, and
- * the numbers of the classes. */
+/* test_image_parts.c - the training and validation images of a set, those left out of both, and the
+ * numbers of the classes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void link_to(const char *target, const char *name)
     cr_assert(symlink(target, in_folder(name)) == 0, "%s", name);
 }
 
-/* Opens both parts: they have so many images, none in common, and the same classes. */
+/* Opens both parts and checks that they have these sizes, no common image, equal classes. */
 static void expect_apart(const char *name, int64_t train, int64_t valid)
 {
     char a[600], b[600];
@@ -99,7 +99,7 @@ Test(image_parts, words)
 
 enum { KEYS = 24 };
 
-/* A shard with n keys of two classes, which its .cls files number. */
+/* A shard with n keys of two classes, numbered by its .cls files. */
 static void numbered(const char *name, int n)
 {
     static char text[2 * KEYS][24];
@@ -194,7 +194,7 @@ Test(image_parts, a_shard_may_hold_folders_of_parts)
     expect_apart("two", 2, 1);
 }
 
-/* Labels of validation are places among the classes of training. */
+/* Validation labels are positions among the training classes. */
 Test(image_parts, classes_of_shards_are_those_of_training)
 {
     static const char *const train[] = { "ape/0.png", "bee/0.png", "cow/0.png" };
@@ -241,12 +241,14 @@ Test(image_parts, keys_are_those_of_webdataset)
           2 },
         { { "a.png", "a.seg.png", "a.jpg", "a.cls=0", "b.png", "b.cls=1" },
           NULL,
-          "left out: 2 images that are not the first KEY.jpg, KEY.jpeg or KEY.png of their keys (a, a)",
+          "left out: 2 images that are not the first KEY.jpg, KEY.jpeg or KEY.png of their keys "
+          "(a, a)",
           "class 0 class 1",
           2 },
         { { "a.png", "a.cls=0", "b.webp=RIFF", "b.cls=1", "c.png", "c.cls=1" },
           NULL,
-          "left out: 1 key of a shard without an image KEY.jpg, KEY.jpeg or KEY.png (b in SET/s.tar)",
+          "left out: 1 key of a shard without an image KEY.jpg, KEY.jpeg or KEY.png (b in "
+          "SET/s.tar)",
           "class 0 class 1",
           2 },
         { { "a.png", "a.cls=0", "b.png" },
@@ -255,8 +257,8 @@ Test(image_parts, keys_are_those_of_webdataset)
           NULL,
           0 },
         { { "dir/a.b.png", "dir/a.b.cls=0" },
-          "s.tar: the key 'dir/a' has no label dir/a.cls: a key ends at the first dot of a name, so "
-          "'b.cls' is another part of it",
+          "s.tar: the key 'dir/a' has no label dir/a.cls: a key ends at the first dot of a name, "
+          "so 'b.cls' is another part of it",
           NULL,
           NULL,
           0 },

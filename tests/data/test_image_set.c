@@ -1,5 +1,5 @@
-/* test_image_set.c - every layout of labelled image sets, on small generated sets, and the messages
- * for damaged sets. test_loader.c tests batches. */
+/* test_image_set.c - every layout of labelled image sets, on small generated sets, and messages for
+ * damaged sets. test_loader.c tests batches. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <criterion/criterion.h>
@@ -69,7 +69,7 @@ Test(images, imagenet)
     write_text("in/imagenet_2012_validation_synset_labels.txt", "dog\nwolf\n");
     expect_why("in", TP_LAYOUT_AUTO, TP_VALID, "line 2: no class is called 'wolf'");
 
-    make("held"); /* the validation images alone */
+    make("held"); /* only validation images */
     make_classes("held/val", 2, 0);
     expect_why("held", TP_LAYOUT_AUTO, TP_VALID, "in the layout 'folder'");
     cr_assert(rename(in_folder("held/val/cat"), in_folder("held/val/n02124075")) == 0 &&
@@ -94,7 +94,7 @@ Test(images, ip102)
     expect_why("ip", TP_LAYOUT_AUTO, TP_TRAIN, "'00002.jpg ' is not a file and a label from 0");
 }
 
-/* A set for testing: every image, also of one class, and none for training. */
+/* A test set: every image, also of one class, and none for training. */
 Test(images, test_only)
 {
     make_classes("all", 12, 0);
@@ -487,7 +487,7 @@ static void count_bad(void *env, const char *name, const char *why)
     ++*(int *)env;
 }
 
-/* With too many open files, no image counts as unreadable, in any layout. */
+/* With too many open files, no image counts as unreadable in any layout. */
 Test(images, too_many_open_files)
 {
     uint8_t bytes[1 << 12];

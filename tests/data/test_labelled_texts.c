@@ -1,5 +1,5 @@
-/* test_labelled_texts.c - texts with labels from folders, archives, CSV and JSON lines: what becomes of them, which
- * part they are in, how they are cut, what damaged files say. */
+/* test_labelled_texts.c - labelled texts from folders, archives, CSV and JSON lines: contents,
+ * parts, cuts, and messages for damaged files. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,7 +109,7 @@ Test(labelled_texts, csv_has_quotes_commas_and_line_ends)
     tp_documents_close(S);
 }
 
-/* Wherever the reader's pieces end, the cells are the same. */
+/* The cells do not depend on where the reader's pieces end. */
 Test(labelled_texts, csv_does_not_depend_on_pieces)
 {
     FILE *f = fopen(in_folder("long.csv"), "wb");
@@ -179,7 +179,8 @@ Test(labelled_texts, folders_and_archives_have_parts_and_classes)
 {
     write_reviews();
     shell(
-        "tar cf ../r.tar --transform 's,^,reviews/,' train test README.txt && mv ../r.tar . && xz -k r.tar");
+        "tar cf ../r.tar --transform 's,^,reviews/,' train test README.txt && mv ../r.tar . && xz "
+        "-k r.tar");
     uint64_t hash[3];
     static const char *const path[] = { "", "r.tar", "r.tar.xz" };
     for (int k = 0; k < 3; k++) {
@@ -318,7 +319,7 @@ Test(labelled_texts, long_texts_keep_their_beginning_and_end)
     tp_documents_close(S);
 }
 
-/* A limit leaves the classes as they are: those of the whole training part, in which one class comes after another. */
+/* A limit keeps the classes of the full training part, in which one class follows another. */
 Test(labelled_texts, a_limit_of_texts_keeps_all_classes)
 {
     write_text("train.csv", "text,label\na,x\nb,x\nc,y\n");

@@ -1,5 +1,5 @@
-/* test_listops.c - expressions of ListOps: tokens, values, files, the random process; and the reference
- * tables, which tp-parity compares. */
+/* test_listops.c - ListOps expressions: tokens, values, files, the random process; and the
+ * reference tables, which tp-parity compares. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,7 +127,7 @@ Test(listops, a_million_levels)
 
 /* ---- the random process ---- */
 
-/* Checks the grammar from *at on; returns one past the expression. */
+/* Checks the grammar from *at on; returns the expression's end. */
 static int64_t follow(const uint16_t *ids, int64_t at, int64_t n, int depth, int *deepest)
 {
     cr_assert_lt(at, n);
@@ -161,7 +161,7 @@ Test(listops, drawn_expressions_follow_the_process)
         cr_assert_eq(follow(ids, 0, n, 1, &deepest), n);
         cr_assert(deepest <= 9 && deepest == v.depth, "draw %d: depth %d", i, deepest);
     }
-    /* The shares that the specification gives, within four standard deviations of so many draws. */
+    /* The specified shares, within four standard deviations of that many draws. */
     cr_expect_float_eq((double)single / DRAWS, 0.75, 0.009);
     cr_expect_float_eq((double)kept / DRAWS, 0.082, 0.006);
     cr_expect_float_eq((double)longer / DRAWS, 0.011, 0.0022);

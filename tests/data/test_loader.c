@@ -1,5 +1,5 @@
-/* test_loader.c - batches of images are the same for any number of threads and can be resumed
- * anywhere; unreadable images. */
+/* test_loader.c - batches of images are the same for any number of threads and resume anywhere;
+ * unreadable images. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -140,7 +140,7 @@ Test(loader, repeated_augmentation)
     tp_image_set_close(X);
 }
 
-/* Repetitions are augmented differently, the same way on any number of threads and after a seek. */
+/* Repetitions are augmented differently, but equally on any number of threads and after a seek. */
 Test(loader, repeats_do_not_depend_on_threads)
 {
     make_classes("plain", 11, 0);
@@ -190,7 +190,7 @@ Test(loader, broken_images_are_named_once)
     tp_image_set_close(X);
 }
 
-/* Workers fail while the caller still reads batches: the reason is empty or whole. */
+/* Workers fail while the caller reads batches: the reason is empty or complete. */
 Test(loader, fails_behind_the_caller)
 {
     make_classes("plain", 11, 0);

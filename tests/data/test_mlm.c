@@ -1,5 +1,5 @@
-/* test_mlm.c - batches for masked language modelling: what is masked, that an epoch has each sequence once, that a batch
- * depends on its epoch and step alone. test_corpus.c has the texts that they are made of. */
+/* test_mlm.c - batches for masked language modelling: masks, each sequence once per epoch, batches
+ * that depend only on epoch and step. test_corpus.c tests their texts. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ TestSuite(mlm, .init = corpus_begin, .fini = corpus_end);
 
 enum { B = CORPUS_BATCH, N = CORPUS_LENGTH, M = N - 2 };
 
-/* How many tokens became what. */
+/* Numbers of tokens by outcome. */
 typedef struct counts {
     int64_t tokens, targets, masked, same, other;
     int64_t seen[600];
@@ -210,7 +210,7 @@ Test(mlm, a_batch_always_has_a_target)
         cr_expect(b.rows == 1 && b.row[0] == 1 && b.target[0] > 3 && b.ids[2] == 2);
     }
     tp_loader_free(L);
-    L = corpus_batches(C, (tp_mlm_opts){ .batch = 1, .length = 3, .rate = 0.5 }); /* </s> alone */
+    L = corpus_batches(C, (tp_mlm_opts){ .batch = 1, .length = 3, .rate = 0.5 }); /* only </s> */
     tp_mlm_batch b;
     corpus_next(L, &b);
     cr_expect_not(tp_mlm_next(L, &b));

@@ -1,6 +1,6 @@
 /* test_oom_data.c - memory runs out at the n-th allocation, for many n, while texts, vocabularies,
- * tables, documents or weights are read. Each time the error says so, nothing leaks, and the next try
- * gives the same data as an undisturbed run. */
+ * tables, documents or weights are read. Each time the error says so, nothing leaks, and the next
+ * try gives the data of an undisturbed run. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,7 +243,7 @@ static void open_vocabulary(void)
     cr_assert(tp_bpe_ok(bytes_only), "%s", tp_bpe_why(bytes_only));
 }
 
-/* jansson calls a token for which it has no memory wrong. */
+/* jansson reports a token as wrong if memory is short. */
 static const char *why_of(const char *why)
 {
     return strstr(why, "expected near") ? "out of memory" : why;

@@ -1,5 +1,5 @@
-/* test_sample_loader.c - loaders of examples that a function makes: they are the same for any number of threads and
- * after a seek, bad examples are named once and replaced, failures are kept. */
+/* test_sample_loader.c - loaders of examples from a function: the same for any number of threads
+ * and after a seek; bad examples are named once and replaced, failures are kept. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@ TestSuite(sample_loader, .timeout = 300);
 
 enum { COUNT = 29, BATCH = 4, STEPS = COUNT / BATCH };
 
-/* What the function does with some of the examples. */
+/* How the function treats some examples. */
 typedef struct examples {
     int64_t bad, failed; /* numbers, or -1 */
     bool all_bad, plain, starved;
@@ -194,7 +194,7 @@ Test(sample_loader, bad_examples_are_replaced_and_named_once)
     }
 }
 
-/* The first failure is kept, with its code, and has the name of the example. */
+/* The first failure is kept, with its code and the name of the example. */
 Test(sample_loader, failures)
 {
     static const struct {
@@ -258,7 +258,7 @@ Test(sample_loader, columns_that_cannot_be)
     tp_loader_free(L);
 }
 
-/* A batch is only given as what it is. */
+/* Batches are read as their own kind. */
 static void finish(tp_loader *L, void *state, const tp_loader_batch *b, void *slot)
 {
     (void)L, (void)state;

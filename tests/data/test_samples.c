@@ -1,5 +1,5 @@
-/* test_samples.c - examples in memory: the contents of each batch, which do not depend on when it
- * is requested, and refusals. */
+/* test_samples.c - examples in memory: the contents of each batch, independent of when it is
+ * requested, and refusals. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -134,7 +134,7 @@ Test(samples, hashes_of_data_differ)
     tp_samples_free(Z);
 }
 
-/* Adds more examples than the first allocations hold, with batches fed in between. */
+/* Adds more examples than the first allocations hold, feeding batches in between. */
 Test(samples, they_may_be_added_later)
 {
     const tp_column column = { TP_I64, TP_SCALAR };

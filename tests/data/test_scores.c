@@ -1,4 +1,4 @@
-/* test_scores.c - further test sets of ImageNet's classifiers: their classes, predictions, errors. */
+/* test_scores.c - other test sets of ImageNet classifiers: classes, predictions, errors. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ Test(scores, classes_of_sets)
                   tp_test_label((tp_test_set)set, CLASSES) == -1);
 }
 
-/* A goldfish (1) is a fish and the first class of R, and not in A; a cat (281) has no superclass. */
+/* A goldfish (1) is a fish, the first class of R, and not in A; a cat (281) has no superclass. */
 Test(scores, predictions)
 {
     static float logits[CLASSES];
@@ -44,7 +44,7 @@ Test(scores, predictions)
     cr_expect_eq(tp_test_predict(TP_TEST_A, logits), tp_test_label(TP_TEST_A, 6));
 }
 
-/* ReaL's labels: arrays of arrays, any white space between them. */
+/* ReaL's labels: arrays of arrays, with any white space. */
 Test(scores, label_lists)
 {
     static const char text[] = " [[], [970,795] ,\n[ 0\t,999 , 1],[5]]\r\n";

@@ -1,5 +1,5 @@
-/* test_tasks.c - files of Long Range Arena's tasks other than ListOps: reviews, pairs, grey images,
- * Pathfinder; and the images drawn in its manner. */
+/* test_tasks.c - files of Long Range Arena's tasks except ListOps: reviews, pairs, grey images,
+ * Pathfinder; and images drawn in its style. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void shell(const char *command)
     cr_assert_eq(system(full), 0, "%s", command);
 }
 
-/* `text`: the bytes of document k of example i, that is its ids less one. */
+/* `text`: the bytes of document k of example i: its ids minus one. */
 static void expect_text(const tp_documents *X, int64_t i, int k, int32_t label, const char *text)
 {
     int64_t n;
@@ -192,7 +192,7 @@ Test(tasks, pairs, .init = make_folder, .fini = remove_folder)
     tp_documents_close(X);
 }
 
-/* The message names where the examples come from. */
+/* The message names the source of the examples. */
 Test(tasks, too_few_for_a_batch, .init = make_folder, .fini = remove_folder)
 {
     write_line("p.tsv", "1.0\ta\tb\tc\td\n");

@@ -1,5 +1,5 @@
-/* test_text_files.c - reading texts from files: every archive format, and the messages for damaged
- * files and files that are not regular. */
+/* test_text_files.c - reading texts from files: every archive format, and messages for damaged and
+ * non-regular files. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <criterion/criterion.h>
@@ -81,7 +81,7 @@ static void pack(int i, const char *name, const char *text, size_t n, int files)
     archive_write_free(a);
 }
 
-/* Every format gives the ids of the plain file, under its usual or any other name. */
+/* Every format gives the ids of the plain file, under its usual or another name. */
 Test(text_files, archives)
 {
     enum { N = 200000 };
@@ -107,7 +107,7 @@ Test(text_files, archives)
     tp_text_close(plain);
 }
 
-/* A zip that was packed on a Mac has companions of its files. */
+/* A zip packed on a Mac has companion files. */
 Test(text_files, companions_in_archives)
 {
     static const char *const names[] = { "__MACOSX/._text", "text", ".DS_Store",
@@ -134,7 +134,7 @@ Test(text_files, companions_in_archives)
     tp_text_close(X);
 }
 
-/* Extra text belongs to the training split and the dictionary, not to the other splits. */
+/* Extra text belongs only to the training split and the dictionary. */
 Test(text_files, extra_text)
 {
     static const char text[] = "aaaabbbbaaaabbbbaabb";
@@ -195,7 +195,7 @@ static void relabel_zip(const char *name, char method)
     put(name, packed, n);
 }
 
-/* The two headers of an .xz file whose block needs a dictionary of 4 GiB. */
+/* Both headers of an .xz file whose block needs a 4 GiB dictionary. */
 static const char xz_4g[] = "\xfd\x37zXZ\0\0\0\xff\x12\xd9\x41"
                             "\x02\0\x21\x01\x28\0\0\0\0\0\0\0";
 
@@ -255,7 +255,7 @@ Test(text_files, only_regular_files)
     close(listener);
 }
 
-/* A text that is truncated and refilled during opening gives a message, not a SIGBUS. */
+/* Truncating and refilling a text during opening gives a message, not a SIGBUS. */
 Test(text_files, file_that_shrinks)
 {
     enum { LONG = 1 << 24, TIMES = 25 };
@@ -282,7 +282,7 @@ Test(text_files, unreadable_file)
     expect_why("locked", "cannot be opened: Permission denied; check the permissions of");
 }
 
-/* ---- encodings, and bytes that a dictionary lacks ---- */
+/* ---- encodings, bytes missing in a dictionary ---- */
 
 static tp_text *open_bytes(const void *bytes, size_t n, tp_text_opts o)
 {

@@ -1,5 +1,5 @@
-/* test_backbone.c - backbones of detectors and their feature pyramids: counts and costs of the published tables, maps,
- * refusals. */
+/* test_backbone.c - backbones of detectors and their feature pyramids: counts and costs of the
+ * published tables, maps, refusals. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 /* ---- the published tables ---- */
 
-/* Parameters of what stands on a pyramid: RetinaNet's head; proposals, boxes, masks. */
+/* Parameters of what follows a pyramid: RetinaNet's head; proposals, boxes, masks. */
 enum { RETINA = 6463220, REGIONS = 593935 + 13895680 + 411025 + 2643280 };
 
 typedef struct counts {
@@ -42,7 +42,7 @@ static counts count(const char *name, tp_detection_profile profile, tp_fpn_top t
     return n;
 }
 
-/* Counts with the classifier's norm and head, which tables include; here they are not declared. */
+/* Counts include the classifier's norm and head, as tables do; the models omit both. */
 typedef struct row {
     const char *name;
     int64_t backbone, retinanet, mask_rcnn; /* 0: not in a table */
@@ -83,8 +83,8 @@ Test(backbone, parameters_of_vil)
     }
 }
 
-/* detectron2 counts all weights and no norms; mmdetection also counts the norms' weights and biases and leaves the
- * frozen stem and first stage out. */
+/* detectron2 counts all weights and no norms; mmdetection also counts the norms' weights and biases
+ * and leaves the frozen stem and first stage out. */
 Test(backbone, parameters_of_resnet)
 {
     static const struct {
@@ -105,7 +105,8 @@ Test(backbone, parameters_of_resnet)
     }
 }
 
-/* Multiply-adds of the heads at 800 x 1344: those of RetinaNet, with ReLUs; proposals, and boxes of 1000 regions. */
+/* Multiply-adds of the heads at 800 x 1344: RetinaNet's, with ReLUs; proposals and boxes of 1000
+ * regions. */
 static double head_macs(bool retinanet, bool relus)
 {
     double locations = 0.0, all = 0.0;
@@ -119,8 +120,8 @@ static double head_macs(bool retinanet, bool relus)
                       : 1000.0 * 1024.0 * (12544.0 + 1024.0 + 401.0) + (1024.0 + 1024.0 + 401.0));
 }
 
-/* Billions, as the tables print them, and with the products of whole windows, biases and ViL's unused classifier. 0: not
- * in a table. */
+/* In billions: as the tables print them, and with products of full windows, biases and ViL's unused
+ * classifier. 0: not in a table. */
 static const struct {
     const char *name;
     double retinanet[2], mask_rcnn[2];
@@ -166,7 +167,8 @@ static double all_of(const double x[TP_DETECTOR_PARTS])
     return x[0] + x[1] + x[2];
 }
 
-/* figures: of the row. What is counted lacks the biases and, of windows at the edges of maps, the keys beyond. */
+/* figures: of the row. The count omits biases and, in windows at the edges of maps, the keys
+ * outside. */
 static void expect_costs(const char *detector, const char *name, const double figures[2])
 {
     tp_detector_cfg c;
@@ -226,7 +228,7 @@ Test(backbone, published_partial_global)
 
 /* ---- maps ---- */
 
-/* Maps of full-size and of small images on a dry device, and the levels of both pyramids. */
+/* Maps of full-size and small images on a dry device, and the levels of both pyramids. */
 Test(backbone, maps)
 {
     static const char *const names[] = { "vil-tiny",
@@ -286,7 +288,7 @@ Test(backbone, maps)
 
 /* ---- names ---- */
 
-/* Each name is a preset, the names of all models are listed, and none twice. */
+/* Every name is a preset; the names of all models are listed, each once. */
 Test(backbone, known_names)
 {
     int n = 0, mini = 0;

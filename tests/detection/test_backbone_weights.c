@@ -1,5 +1,5 @@
-/* test_backbone_weights.c - classifiers' weights in backbones of detectors: folded norms, frozen stages, resized
- * tables, refusals. */
+/* test_backbone_weights.c - weights of classifiers in detection backbones: folded norms, frozen
+ * stages, resized tables, refusals. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static tp_backbone_cfg small_resnet(bool bottleneck, tp_detection_profile profil
     return c;
 }
 
-/* All values of the maps, one after the other. Returns how many there are. */
+/* Reads all values of the maps in order; returns their number. */
 static int64_t read_maps(tp_tape *T, const tp_tensor *map, float *to)
 {
     int64_t n = 0;
@@ -59,8 +59,8 @@ static int64_t read_maps(tp_tape *T, const tp_tensor *map, float *to)
     return n;
 }
 
-/* A backbone with norms in its convolutions has the maps of the classifier in evaluation, from which it was loaded;
- * stages that are frozen get no gradients, and in mmdetection the norms of the others get some. */
+/* A backbone with norms in its convolutions gives the maps of the classifier it was loaded from, in
+ * evaluation mode; frozen stages get no gradients, and mmdetection's other norms do. */
 Test(backbone_weights, resnet_from_classifier, .init = make_folder, .fini = remove_folder)
 {
     static tp_backbone m;
@@ -110,7 +110,7 @@ Test(backbone_weights, resnet_from_classifier, .init = make_folder, .fini = remo
     tp_device_close(D);
 }
 
-/* A checkpoint with detectron2's names and its prefix, into a backbone with other names. */
+/* A checkpoint with detectron2's names and prefix fits a backbone with other names. */
 Test(backbone_weights, resnet_from_detectron, .init = make_folder, .fini = remove_folder)
 {
     static tp_backbone m, other;
@@ -184,7 +184,7 @@ static void expect_same(tp_params *P, const char *name, const double *want, int6
                            x[i], want[first + i]);
 }
 
-/* Loads a classifier Q into a backbone of that configuration below "b" in P. */
+/* Loads a classifier Q into a backbone of that configuration under "b" in P. */
 static bool transfer(tp_params *Q, tp_params *P, const tp_vil_cfg *to)
 {
     static tp_backbone m;

@@ -1,4 +1,5 @@
-/* test_coco_eval.c - COCO's figures, equal to pycocotools' in the last digit; sets that the evaluator must survive. */
+/* test_coco_eval.c - COCO's figures equal pycocotools' to the last digit; unusual sets do no
+ * harm. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
@@ -14,7 +15,7 @@
 #include "support/fixtures.h"
 #include "support/limit.h"
 
-/* An evaluation with what it was made of. */
+/* An evaluation and its inputs. */
 typedef struct world {
     tp_coco *X;
     tp_detections *R;
@@ -137,10 +138,12 @@ Test(coco_eval, published_detections)
 /* ---- sets made here ---- */
 
 static const char two_images[] =
-    "{\"images\": [{\"id\": 2, \"height\": 50, \"width\": 50}, {\"id\": 1, \"height\": 50, \"width\": 50}],"
-    "\"categories\": [{\"id\": 1, \"name\": \"a\"}, {\"id\": 2, \"name\": \"b\"}], \"annotations\": ["
-    "{\"id\": 1, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 10, 10], \"area\": 100, \"segmentation\": [[0, 0, 10, 0, 10, 10, 0, 10]]},"
-    "{\"id\": 2, \"image_id\": 2, \"category_id\": 1, \"bbox\": [0, 0, 40, 40], \"area\": 1600, \"segmentation\": [[0, 0, 40, 0, 40, 40, 0, 40]]}]}";
+    "{\"images\": [{\"id\": 2, \"height\": 50, \"width\": 50}, {\"id\": 1, \"height\": 50, "
+    "\"width\": 50}],\"categories\": [{\"id\": 1, \"name\": \"a\"}, {\"id\": 2, "
+    "\"name\": \"b\"}], \"annotations\": [{\"id\": 1, \"image_id\": 1, \"category_id\": 1, "
+    "\"bbox\": [0, 0, 10, 10], \"area\": 100, \"segmentation\": [[0, 0, 10, 0, 10, 10, 0, 10]]},"
+    "{\"id\": 2, \"image_id\": 2, \"category_id\": 1, \"bbox\": [0, 0, 40, 40], \"area\": 1600, "
+    "\"segmentation\": [[0, 0, 40, 0, 40, 40, 0, 40]]}]}";
 
 static tp_detection box_of(int64_t image, double side, double score)
 {
@@ -187,7 +190,7 @@ Test(coco_eval, curves)
     tp_coco_close(X);
 }
 
-/* Images that are left out count as if the files did not list them. */
+/* Omitted images count as if the files did not list them. */
 Test(coco_eval, images_that_are_left_out)
 {
     static const bool left_out[] = { true, false };
@@ -227,7 +230,7 @@ Test(coco_eval, an_object_with_id_0)
     tp_coco_close(X);
 }
 
-/* Memory and time follow the files: not the categories times thresholds, nor detections times objects. */
+/* Memory and time follow the files, not categories times thresholds or detections times objects. */
 Test(coco_eval, many_categories_and_crowded_images, .timeout = 120)
 {
     enum { CATEGORIES = 100000, CROWD = 20000, OF_FILE = 24 << 20 };
@@ -276,12 +279,14 @@ static world box_as_mask(const char *text)
     return w;
 }
 
-/* An object's runs have a size of their own; a box has none. */
+/* The runs of an object have their own size; a box has none. */
 Test(coco_eval, a_box_on_an_image_of_unknown_size)
 {
     static const char runs[] =
-        "{\"images\": [{\"id\": 7}], \"categories\": [{\"id\": 1, \"name\": \"a\"}], \"annotations\": ["
-        "{\"id\": 1, \"image_id\": 7, \"category_id\": 1, \"bbox\": [1, 0, 1, 6], \"area\": 6, \"segmentation\": {\"size\": [6, 8], \"counts\": [6, 6, 36]}}]}";
+        "{\"images\": [{\"id\": 7}], \"categories\": [{\"id\": 1, \"name\": \"a\"}], "
+        "\"annotations\": [{\"id\": 1, \"image_id\": 7, \"category_id\": 1, \"bbox\": "
+        "[1, 0, 1, 6], \"area\": 6, \"segmentation\": {\"size\": [6, 8], \"counts\": "
+        "[6, 6, 36]}}]}";
     world w = box_as_mask(runs);
     cr_expect_str_eq(tp_coco_eval_why(w.E),
                      "evaluation: a detection without a mask: the size of image 7 is not known");
@@ -292,8 +297,9 @@ Test(coco_eval, a_box_on_an_image_of_unknown_size)
 Test(coco_eval, what_is_refused)
 {
     static const char unknown[] =
-        "{\"images\": [{\"id\": 1}], \"categories\": [{\"id\": 1, \"name\": \"a\"}], \"annotations\": ["
-        "{\"id\": 1, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 9, 9], \"area\": 81, \"segmentation\": [[0, 0, 9, 0, 9, 9]]}]}";
+        "{\"images\": [{\"id\": 1}], \"categories\": [{\"id\": 1, \"name\": \"a\"}], "
+        "\"annotations\": [{\"id\": 1, \"image_id\": 1, \"category_id\": 1, \"bbox\": "
+        "[0, 0, 9, 9], \"area\": 81, \"segmentation\": [[0, 0, 9, 0, 9, 9]]}]}";
     world w = box_as_mask(unknown);
     cr_expect(!tp_coco_eval_ok(w.E) &&
                   strstr(tp_coco_eval_why(w.E), "the size of image 1 is not known"),

@@ -1,5 +1,5 @@
-/* test_detection.c - boxes, anchors, matching, sampling, suppression, selection and masks: the reference cases of
- * tp-parity, mmdetection's selections, and what cases leave out. */
+/* test_detection.c - boxes, anchors, matching, sampling, suppression, selection and masks: the
+ * reference cases of tp-parity, mmdetection's selections, and what the cases omit. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <math.h>
@@ -16,7 +16,8 @@
 
 #define FOLDER TP_SOURCE_DIR "/tests/fixtures/detection"
 
-/* A changed metadata value of the cases in the repository is noticed, but for the keys that the case lists. */
+/* Changes to metadata values of the repository's cases are noticed, except for keys that the case
+ * lists. */
 Test(detection, changed_cases_are_noticed)
 {
     char path[1100];
@@ -222,7 +223,7 @@ Test(detection, selections_of_the_second_profile)
     tp_file_close(F);
 }
 
-/* ---- what the cases leave out ---- */
+/* ---- beyond the cases ---- */
 
 Test(detection, nothing_to_do)
 {
@@ -244,7 +245,8 @@ Test(detection, nothing_to_do)
     cr_expect_eq(tp_to_original(found, 0, (int64_t[]){ 1, 1 }, (int64_t[]){ 2, 2 }), 0);
 }
 
-/* Only the second profile drops a box that overlaps exactly as much as the threshold; neither drops empty ones. */
+/* Only the second profile drops a box whose overlap equals the threshold; neither drops empty
+ * boxes. */
 Test(detection, suppression_at_equality)
 {
     const tp_corners box[] = { { 0, 0, 4, 2 }, { 0, 0, 2, 2 }, { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
@@ -274,7 +276,7 @@ Test(detection, random_samples)
             seen[index[i]]++;
         }
     }
-    for (int i = 0; i < N; i++) { /* 0.8 and 0.4 of the times, within five deviations */
+    for (int i = 0; i < N; i++) { /* 0.8 and 0.4 of the draws, within five deviations */
         const double p = label[i] == 2 ? 0.8 : label[i] == 7 ? 0.4 : 0.0;
         cr_expect_float_eq(seen[i], p * TIMES, 5.0 * sqrt(TIMES * p * (1.0 - p)) + 1e-9,
                            "element %d: %d times", i, seen[i]);
@@ -299,7 +301,7 @@ Test(detection, coding_is_inverse)
     cr_expect_float_eq(mm.y2 - mm.y1, d2.y2 - d2.y1, 1e-9);
 }
 
-/* The gradient of decoding against differences of its values. */
+/* The gradient of decoding against finite differences. */
 Test(detection, gradient_of_decoding)
 {
     const tp_box_coder c = { .weight = { 10, 10, 5, 5 }, .both = true };
@@ -353,7 +355,7 @@ Test(detection, values_that_are_not_finite)
     cr_expect(tp_select_boxes(&c, anchor, rows + 2, offset + 4, 1, 1, found) == 0);
 }
 
-/* NaN ranks first, as torch.topk has it, and takes a candidate's place before it is dropped. */
+/* NaN ranks first, as in torch.topk, and takes a candidate's place before it is dropped. */
 Test(detection, scores_that_are_no_numbers)
 {
     enum { N = 3000, LOST = 3 };
@@ -409,7 +411,8 @@ Test(detection, anchors_out_of_range)
     cr_expect(!tp_anchor_check(&c, why, sizeof why) && strstr(why, "level 1"), "%s", why);
 }
 
-/* Boxes that are not finite or have no area give zeros; huge ones end soon, and inside the image all is covered. */
+/* Boxes that are not finite or have no area give zeros; huge boxes end soon and cover the whole
+ * image. */
 Test(detection, targets_of_impossible_boxes, .timeout = 60)
 {
     enum { H = 300, W = 400, S = 28 };
@@ -435,12 +438,14 @@ Test(detection, targets_of_impossible_boxes, .timeout = 60)
     }
     tp_mask_target_from_pixels(pixels, H, W, (tp_corners){ 10, 10, 200, 250 }, S, part);
     for (int i = 0; i < S * S; i++) cr_expect_float_eq(part[i], 1.0, 1e-12);
-    /* The image's middle third of a bin on each side: a ninth of its samples are inside, more or less the border. */
+    /* The image is the middle third of a bin on each side: about a ninth of the samples are
+     * inside. */
     tp_mask_target_from_pixels(pixels, H, W, (tp_corners){ -W, -H, 2 * W, 2 * H }, 1, part);
     cr_expect_float_eq(part[0], 1.0 / 9.0, 0.003);
 }
 
-/* Pasted masks are the same as pixels and as runs, also outside the image, in boxes without area, and everywhere. */
+/* Pasted masks are the same as pixels and as runs, also outside the image and in boxes without
+ * area. */
 Test(detection, pasted_masks)
 {
     enum { H = 21, W = 17, S = 7 };

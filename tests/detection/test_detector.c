@@ -1,5 +1,5 @@
-/* test_detector.c - detectors as a whole: every preset, parts of configurations, weights of classifiers in backbones,
- * anchors that match, and both kinds learn a scene. */
+/* test_detector.c - complete detectors: every preset, parts of configurations, classifiers' weights
+ * in backbones, matching anchors, and both kinds learning a scene. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -39,8 +39,8 @@ static double params_of(const char *name)
     return n;
 }
 
-/* Every preset can be declared; those of Tables 6 and 7 have the parameters of the specification, but for the
- * classifier's norm and head, which are not declared. */
+/* Every preset can be declared; those of Tables 6 and 7 have the specified parameters, except for
+ * the classifier's norm and head, which are not declared. */
 Test(detector, presets)
 {
     for (int i = 0; tp_detector_known(i); i++)
@@ -66,7 +66,7 @@ Test(detector, refuses_unknown_names)
     cr_expect(!tp_detector_check(&c, why, sizeof why) && strstr(why, "no detector"), "%s", why);
 }
 
-/* The rows are all detectors on all backbones, each once; their figures belong to backbones that there are. */
+/* The rows are all detectors on all backbones, each once; their figures name existing backbones. */
 Test(detector, rows)
 {
     tp_detector_row row;
@@ -107,7 +107,7 @@ Test(detector, parts_of_a_configuration)
     }
 }
 
-/* Every member changes nothing if it gets the value that it has, alone and with all others. */
+/* Setting a member to its own value changes nothing, separately and with all others. */
 Test(detector, members_keep_their_values)
 {
     static const char *const names[] = { "retinanet-vil-mini", "mask-rcnn-resnet-mini" };
@@ -181,11 +181,11 @@ Test(detector, changes)
     cr_expect(m.score == 0.1 && ((const tp_resnet_cfg *)&m.backbone.model.at)->blocks[1] == 2);
 }
 
-/* An object that equals an anchor matches it, and neighbours that overlap it by half. */
+/* An object that equals an anchor matches it and neighbours overlapping it by half. */
 Test(detector, matched_anchors)
 {
     const tp_detector_cfg c = preset("mask-rcnn-resnet-mini", 3);
-    const tp_corners box = { 56, 56, 72, 72 }; /* 16 x 16 around a place of the finest map */
+    const tp_corners box = { 56, 56, 72, 72 }; /* 16 x 16 around a cell of the finest map */
     const int category = 0;
     const tp_objects one[2] = { { .n = 1, .box = &box, .category = &category }, { 0 } };
     const double n = tp_detector_matched(&c, 128, 128, one, 2);
@@ -206,7 +206,8 @@ static double first_value(tp_params *P, const char *name)
     return v;
 }
 
-/* A classifier with full attention in stages 3 and 4 on small images becomes a backbone with windows. */
+/* A classifier with full attention in stages 3 and 4 on small images becomes a windowed
+ * backbone. */
 Test(detector, backbone_from_a_classifier, .init = make_folder, .fini = remove_folder)
 {
     tp_detector_cfg c = preset("retinanet-vil-mini", 5);
@@ -244,7 +245,7 @@ Test(detector, backbone_from_a_classifier, .init = make_folder, .fini = remove_f
               tp_param_get(Q, kv, TP_F64, x + 4 * n, 2 * n * sizeof *x));
     cr_expect(memcmp(x, x + 3 * n, 3 * n * sizeof *x) == 0);
     free(x);
-    /* another model, and no model */
+    /* another model, and none */
     const tp_detector_cfg other = preset("retinanet-resnet-mini", 5);
     tp_params *R = tp_params_new(D, NULL);
     static tp_detector e;
@@ -261,7 +262,8 @@ Test(detector, backbone_from_a_classifier, .init = make_folder, .fini = remove_f
 
 /* ---- learning ---- */
 
-/* Forty updates on the same four scenes halve the loss of the first one, and detections are inside the images. */
+/* Forty updates on the same four scenes halve the first one's loss, and detections are inside the
+ * images. */
 static void learn(const char *name)
 {
     const tp_detector_cfg c = preset(name, 5);

@@ -1,4 +1,5 @@
-/* test_fpn.c - feature pyramids: levels on other maps than a published detector's, means, refusals. */
+/* test_fpn.c - feature pyramids: levels on other maps than a published detector's, means,
+ * refusals. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* P6 is every second row and column of P5, and a mean of sums is half of a sum where outputs are linear. */
+/* P6 is every second row and column of P5; a mean of sums is half of a sum where outputs are
+ * linear. */
 Test(fpn, variants)
 {
     static tp_fpn f;
@@ -24,7 +26,7 @@ Test(fpn, variants)
         float p5[2][4][4], p6[1][2][4], p4[4][8][4];
         tp_fpn_init(P, &f, "", c);
         for (int k = 0; k < TP_BACKBONE_STAGES; k++) map[k] = models_images(T, 1, 16 >> k, 32 >> k);
-        map[2] = tp_scale(T, map[2], 0.0); /* what reaches P4 comes from C5 alone */
+        map[2] = tp_scale(T, map[2], 0.0); /* P4 receives C5 only */
         const tp_pyramid y = tp_fpn_forward(T, &f, map);
         cr_assert(tp_read(T, y.map[3], p5, sizeof p5) && tp_read(T, y.map[4], p6, sizeof p6) &&
                       tp_read(T, y.map[2], p4, sizeof p4),
@@ -40,7 +42,8 @@ Test(fpn, variants)
     tp_device_close(D);
 }
 
-/* The levels of C3 to C5 are those of C2 to C5, whose parameters have the same names and so the same values. */
+/* The levels of C3 to C5 equal those of C2 to C5: the parameters have the same names and so the
+ * same values. */
 Test(fpn, other_maps)
 {
     static const tp_fpn_top tops[] = { TP_FPN_SUBSAMPLE, TP_FPN_RELU, TP_FPN_PLAIN };
@@ -77,7 +80,7 @@ Test(fpn, other_maps)
     tp_device_close(D);
 }
 
-/* From one map to the most, of any stride. */
+/* One map to the maximum, any stride. */
 Test(fpn, numbers_of_maps)
 {
     static tp_fpn f;

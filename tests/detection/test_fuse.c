@@ -1,4 +1,5 @@
-/* test_fuse.c - frozen norms in the weights of the convolutions before them: ResNets, whole detectors. */
+/* test_fuse.c - frozen norms folded into the weights of preceding convolutions: ResNets,
+ * detectors. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static tp_model_cfg small(void)
     return c;
 }
 
-/* Gives norms values other than their initial ones; those of buffers are as arbitrary as those of parameters. */
+/* Gives norms arbitrary values other than the initial ones, in buffers and in parameters. */
 static void disturb_norms(tp_params *P)
 {
     static double x[4096];
@@ -45,7 +46,7 @@ static void disturb_norms(tp_params *P)
 
 enum { MOST_VALUES = 400000, MOST_FOUND = 20 };
 
-/* The last map. Returns how many values it has. */
+/* Reads the last map; returns its size. */
 static int64_t last_map(tp_device *D, const tp_resnet *m, tp_dtype compute, double *to)
 {
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = compute });
@@ -79,7 +80,7 @@ static double distance(const double *x, const double *y, int64_t n)
     return most / value;
 }
 
-/* All values of P. Returns how many there are. */
+/* Reads all values of P; returns the count. */
 static int64_t values_of(tp_params *P, double *to)
 {
     int64_t n = 0;
@@ -103,13 +104,13 @@ static bool equal(const double *x, const double *y, int64_t n)
 
 typedef struct fused_case {
     const char *name;
-    bool detectron, bottleneck, single; /* parameters in f32 */
+    bool detectron, bottleneck, single; /* single: f32 */
     tp_dtype compute;
     double limit;
 } fused_case;
 
-/* A fused net computes the same maps, as do its parameters by a module that is not fused; fusing again changes no
- * bit. */
+/* A fused net computes the same maps, as does an unfused module with its parameters; fusing twice
+ * changes no bit. */
 static void expect_fused(const fused_case *k)
 {
     static double before[8192], after[8192], plain[8192], once[MOST_VALUES], twice[MOST_VALUES];
@@ -152,7 +153,7 @@ Test(fuse, resnets)
         if (cases[i].single || device_real() == TP_F64) expect_fused(&cases[i]);
 }
 
-/* Weights that are loaded later are fused by a further call. */
+/* Another call fuses weights that are loaded later. */
 Test(fuse, again)
 {
     static double before[8192], after[8192];
@@ -173,7 +174,8 @@ Test(fuse, again)
     tp_device_close(D);
 }
 
-/* Norms that are not frozen stay as they are; failed parameters, and averages in place of parameters, are refused. */
+/* Unfrozen norms stay as they are; failed parameters, and averages in place of parameters, are
+ * refused. */
 Test(fuse, refuses)
 {
     static double before[MOST_VALUES], after[MOST_VALUES];
@@ -259,5 +261,5 @@ Test(fuse, detectors)
     expect_fused_detector("retinanet-resnet-mini", TP_DETECTRON2);
     expect_fused_detector("retinanet-resnet-mini", TP_MMDETECTION);
     expect_fused_detector("mask-rcnn-resnet-mini", TP_DETECTRON2);
-    expect_fused_detector("retinanet-vil-mini", TP_DETECTRON2); /* which has nothing to fuse */
+    expect_fused_detector("retinanet-vil-mini", TP_DETECTRON2); /* has nothing to fuse */
 }

@@ -1,4 +1,5 @@
-/* test_mask_rcnn.c - whole Mask R-CNN: counts, nothing to learn from, samples, profiles, detections, refusals. */
+/* test_mask_rcnn.c - Mask R-CNN: counts, images without objects, samples, profiles, detections,
+ * refusals. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static tp_mask_rcnn_cfg published(const char *name, tp_detection_profile profile
     return tp_mask_rcnn_config(detectors_backbone(name, profile), profile);
 }
 
-/* The papers count the classifier's final norm and head, too, which is `unused` parameters. */
+/* The papers also count the classifier's final norm and head, which is `unused` parameters. */
 Test(mask_rcnn, published_counts)
 {
     static const struct {
@@ -77,8 +78,8 @@ static void make(detectors_rig *r, const tp_mask_rcnn_cfg *c)
     detectors_make(r, &tp_detector_mask_rcnn, c, NULL);
 }
 
-/* With objects in both images, in one, in none: losses are finite, backward reaches everything, and what has nothing to
- * learn gets zeros. */
+/* Objects in both images, in one, in none: losses are finite, backward reaches everything, and
+ * parts without targets get zeros. */
 Test(mask_rcnn, images_without_objects)
 {
     static detectors_rig r;
@@ -124,7 +125,8 @@ Test(mask_rcnn, boxes_without_masks)
     detectors_release(&r);
 }
 
-/* Masks from runs are those of the same polygons, but for their borders; far polygons and runs of a wrong size. */
+/* Masks from runs equal those of the same polygons, except at borders; distant polygons; runs of a
+ * wrong size. */
 Test(mask_rcnn, masks_of_runs)
 {
     static const int64_t none[4] = { 0 };
@@ -164,7 +166,8 @@ Test(mask_rcnn, masks_of_runs)
     for (int i = 0; i < 3; i++) tp_rle_free(&mask[i]);
 }
 
-/* Samples: at most a quarter has objects, objects are proposals, too, and a stream repeats its samples. */
+/* At most a quarter of samples have objects, objects are proposals too, a stream repeats its
+ * samples. */
 Test(mask_rcnn, samples)
 {
     static detectors_rig r;
@@ -199,8 +202,9 @@ Test(mask_rcnn, samples)
     }
 }
 
-/* A canonical region of twice the side on the next level is the same rule; another level, other samples and legacy
- * alignment change the losses of regions only. The masks' is too near log(2) in the beginning to tell. */
+/* A canonical region of twice the side on the next level is the same rule; another level, other
+ * samples and legacy alignment change only the losses of regions. Initially, the masks' loss is too
+ * near log(2) to show it. */
 Test(mask_rcnn, pooling)
 {
     static const struct {
@@ -235,7 +239,8 @@ Test(mask_rcnn, pooling)
     }
 }
 
-/* Detections lie in their images, by descending score, with masks of probabilities; nothing is recorded. */
+/* Detections lie in their images by descending score, with masks of probabilities; nothing is
+ * recorded. */
 Test(mask_rcnn, detections)
 {
     static detectors_rig r;
@@ -263,7 +268,7 @@ Test(mask_rcnn, detections)
     }
 }
 
-/* A few steps on one scene: the loss falls to a half, and the best detection is an object. */
+/* A few steps on one scene halve the loss, and the best detection is an object. */
 Test(mask_rcnn, learns)
 {
     static detectors_rig r;
@@ -274,7 +279,7 @@ Test(mask_rcnn, learns)
     detectors_release(&r);
 }
 
-/* Products in bf16: losses stay in f32. A tape that has failed gives nothing that has to be freed. */
+/* With products in bf16, losses stay in f32. A failed tape returns nothing that must be freed. */
 Test(mask_rcnn, half_precision)
 {
     static detectors_rig r;
@@ -304,7 +309,7 @@ Test(mask_rcnn, half_precision)
     cr_expect(fabs(total[1] / total[0] - 1.0) < 0.05, "%g, %g", total[0], total[1]);
 }
 
-/* Without proposals above the score there is nothing to find, and no mask. */
+/* Without proposals above the score there are no detections and no masks. */
 Test(mask_rcnn, no_detections)
 {
     static detectors_rig r;
@@ -321,7 +326,7 @@ Test(mask_rcnn, no_detections)
     detectors_release(&r);
 }
 
-/* A detection that is outside the original image takes its mask along. */
+/* A detection outside the original image is removed with its mask. */
 Test(mask_rcnn, original_image)
 {
     tp_detected d = { .n = 3, .side = 2 };
@@ -371,7 +376,7 @@ Test(mask_rcnn, refusals)
     detectors_release(&r);
 }
 
-/* Each change of a possible configuration gives a reason that contains the text. */
+/* Each change to a valid configuration gives a reason that contains the text. */
 Test(mask_rcnn, impossible)
 {
     char why[300];

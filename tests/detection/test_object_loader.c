@@ -1,5 +1,6 @@
-/* test_object_loader.c - drawn scenes, and batches of images with objects: which objects and images count, their place in
- * the network's input, an order that follows from seed and epoch alone, images that cannot be read. */
+/* test_object_loader.c - drawn scenes, and batches of images with objects: which objects and images
+ * count, their place in the network's input, an order that depends only on seed and epoch,
+ * unreadable images. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static tp_scenes *scenes(int64_t images, tp_part part, uint64_t seed)
     return S;
 }
 
-/* Scene i does not depend on how many there are, but on seed and part. */
+/* Scene i depends on seed and part, not on the number of scenes. */
 Test(scenes, are_determined)
 {
     tp_scenes *a = scenes(8, TP_TRAIN, 3), *b = scenes(4, TP_TRAIN, 3), *c = scenes(4, TP_VALID, 3),
@@ -46,7 +47,8 @@ Test(scenes, are_determined)
     tp_scenes_free(a), tp_scenes_free(b), tp_scenes_free(c), tp_scenes_free(d);
 }
 
-/* Boxes are inside the image and around the mask, whose area is that of the annotation up to its border. */
+/* Boxes are inside the image and around the mask, whose area is the annotation's up to its
+ * border. */
 Test(scenes, annotations_fit_the_shapes)
 {
     tp_scenes *S = scenes(60, TP_TRAIN, 1);
@@ -119,7 +121,8 @@ Test(scenes, refuses_impossible_ones)
     tp_scenes_free(NULL);
 }
 
-/* The sides of both profiles: of an image of 3 x 62 pixels, the shorter one is just between two pixels. */
+/* The sides in both profiles; in an image of 3 x 62 pixels the shorter one is between two
+ * pixels. */
 Test(object_loader, sides)
 {
     static const struct {
@@ -142,7 +145,7 @@ Test(object_loader, sides)
         }
 }
 
-/* Views of the profiles are those of the two filters, mirrored. */
+/* The profiles' views are those of the two filters, mirrored. */
 Test(object_loader, views_of_both_profiles)
 {
     tp_image in = { 0 }, seen = { 0 }, want = { 0 };
@@ -237,7 +240,7 @@ Test(object_loader, order_follows_from_seed_and_epoch)
     tp_scenes_free(S);
 }
 
-/* A batch is wide or not, except for the last ones of an epoch, and no image comes twice. */
+/* A batch is all wide or not, except at the end of an epoch; no image appears twice. */
 Test(object_loader, batches_by_shape)
 {
     tp_scenes *S = scenes(50, TP_TRAIN, 2);
@@ -269,7 +272,7 @@ Test(object_loader, batches_by_shape)
     tp_scenes_free(S);
 }
 
-/* Without training: all images in order, the last batch smaller, neither mirrored nor with objects. */
+/* Without training: all images in order, the last batch smaller, no mirroring, no objects. */
 Test(object_loader, evaluation_sees_every_image_once)
 {
     tp_scenes *S = scenes(10, TP_VALID, 1);
@@ -298,7 +301,7 @@ Test(object_loader, evaluation_sees_every_image_once)
     tp_scenes_free(S);
 }
 
-/* Other means, deviations and sides of batches. */
+/* Other means, deviations, side multiples. */
 Test(object_loader, scale_and_multiple)
 {
     tp_scenes *S = scenes(4, TP_VALID, 1);
@@ -333,7 +336,8 @@ Test(object_loader, scale_and_multiple)
     "{\"id\":" #id ",\"file_name\":\"" #id ".png\",\"width\":" #w ",\"height\":" #h "}"
 #define OBJECT(id, image, box, more)                                                               \
     "{\"id\":" #id ",\"image_id\":" #image ",\"category_id\":1,\"bbox\":" box "," more "}"
-#define SQUARE "\"area\":50,\"iscrowd\":0,\"segmentation\":[[1,1,9,1,9,9,1,9]]"
+#define MASK(area, crowd, mask) "\"area\":" #area ",\"iscrowd\":" #crowd ",\"segmentation\":" mask
+#define SQUARE                  MASK(50, 0, "[[1,1,9,1,9,9,1,9]]")
 
 /* clang-format off */
 static const char *const mixed =
@@ -341,12 +345,12 @@ static const char *const mixed =
     IMAGE(1, 100, 50) "," IMAGE(2, 40, 80) "," IMAGE(3, 64, 64) "," IMAGE(4, 20, 64)
     "],\"annotations\":["
     OBJECT(1, 1, "[10,10,40,20]", SQUARE) ","
-    OBJECT(2, 1, "[0,0,9,9]", "\"area\":9,\"iscrowd\":1,\"segmentation\":{\"size\":[50,100],\"counts\":[0,5000]}") ","
-    OBJECT(3, 1, "[90,40,40,20]", "\"area\":9,\"iscrowd\":0,\"segmentation\":[[1,1,2],[1,1,2,2],[0,0,9,0,9,9,1]]") ","
-    OBJECT(4, 1, "[80,40,40,20]", "\"area\":0,\"iscrowd\":0,\"segmentation\":[[1,1,2],[0,0,9,0,9,9]]") ","
+    OBJECT(2, 1, "[0,0,9,9]", MASK(9, 1, "{\"size\":[50,100],\"counts\":[0,5000]}")) ","
+    OBJECT(3, 1, "[90,40,40,20]", MASK(9, 0, "[[1,1,2],[1,1,2,2],[0,0,9,0,9,9,1]]")) ","
+    OBJECT(4, 1, "[80,40,40,20]", MASK(0, 0, "[[1,1,2],[0,0,9,0,9,9]]")) ","
     OBJECT(5, 1, "[10,10,0.5,20]", SQUARE) ","
     OBJECT(6, 1, "[100,10,5,20]", SQUARE) ","
-    OBJECT(7, 2, "[0,0,9,9]", "\"area\":9,\"iscrowd\":1,\"segmentation\":{\"size\":[80,40],\"counts\":[0,3200]}") ","
+    OBJECT(7, 2, "[0,0,9,9]", MASK(9, 1, "{\"size\":[80,40],\"counts\":[0,3200]}")) ","
     OBJECT(8, 4, "[1,1,9,9]", SQUARE)
     "]}";
 /* clang-format on */
@@ -378,7 +382,7 @@ Test(object_loader, objects_that_count, .init = make_folder, .fini = remove_fold
     tp_object_batch b = { 0 };
     cr_assert(tp_coco_ok(X), "%s", tp_coco_why(X));
     write_images();
-    /* images 2 (a crowd) and 3 (nothing) are left out; object 3 has no usable polygon, 6 is outside */
+    /* images 2 (a crowd) and 3 (empty) are omitted; object 3 has no usable polygon, 6 is outside */
     tp_loader *L = mixed_loader(X, (tp_object_loader_opts){ .masks = true, .no_mirror = true });
     cr_assert_eq(tp_object_loader_images(L), 2, "%s", tp_loader_why(L));
     do cr_assert(tp_object_loader_next(L, &b), "%s", tp_loader_why(L));
@@ -393,7 +397,7 @@ Test(object_loader, objects_that_count, .init = make_folder, .fini = remove_fold
     cr_expect(o->part[1] == 1 && o->part[2] == 2 && o->part[3] == 3);
     cr_expect(o->point[1] == 4 && o->point[2] == 7 && o->xy[2] == 18);
     tp_loader_free(L);
-    /* mirrored, once the coin says so */
+    /* mirrored when the coin says so */
     L = mixed_loader(X, (tp_object_loader_opts){ .masks = true });
     for (int k = 0; k < 40; k++) {
         cr_assert(tp_object_loader_next(L, &b));
@@ -402,7 +406,8 @@ Test(object_loader, objects_that_count, .init = make_folder, .fini = remove_fold
     o = &b.objects[0];
     cr_expect(o->box[0].x1 == 100 && o->box[0].x2 == 180 && o->xy[0] == 198 && o->xy[2] == 182);
     tp_loader_free(L);
-    /* mmdetection: no sides below 1, no areas of 0, no images of 20 pixels; without masks, no outlines */
+    /* mmdetection: no sides below 1, no areas of 0, no images of 20 pixels; no outlines without
+     * masks */
     L = mixed_loader(X, (tp_object_loader_opts){ .profile = TP_MMDETECTION, .no_mirror = true });
     cr_assert_eq(tp_object_loader_images(L), 1);
     cr_assert(tp_object_loader_next(L, &b));
@@ -412,7 +417,7 @@ Test(object_loader, objects_that_count, .init = make_folder, .fini = remove_fold
     tp_coco_close(X);
 }
 
-/* Everything that is left out is counted by its reason. */
+/* Everything omitted is counted by its reason. */
 Test(object_loader, left_out_objects_are_counted)
 {
     static const struct {
@@ -445,10 +450,12 @@ Test(object_loader, left_out_objects_are_counted)
     tp_coco_close(X);
 }
 
-/* Objects whose masks are runs, one compressed, one not; one without pixels; boxes of no and of negative size. */
+/* Objects with masks as runs, one of them compressed; one without pixels; boxes of zero and
+ * negative size. */
 /* clang-format off */
 static const char *const with_runs =
-    "{\"categories\":[{\"id\":1,\"name\":\"x\"}],\"images\":[" IMAGE(1, 100, 50) "],\"annotations\":["
+    "{\"categories\":[{\"id\":1,\"name\":\"x\"}],"
+    "\"images\":[" IMAGE(1, 100, 50) "],\"annotations\":["
     OBJECT(1, 1, "[2,0,2,50]", "\"segmentation\":{\"size\":[50,100],\"counts\":[100,100,4800]}") ","
     OBJECT(2, 1, "[10,10,40,20]", SQUARE) ","
     OBJECT(3, 1, "[2,0,2,50]", "\"segmentation\":{\"size\":[50,100],\"counts\":\"T3T3Pf4\"}") ","
@@ -524,14 +531,14 @@ Test(object_loader, images_that_cannot_be_read, .init = make_folder, .fini = rem
     cr_expect(!why[0] || strcmp(why, tp_loader_why(L)) == 0, "%s", why);
     cr_expect(!tp_loader_ok(L) && !tp_object_loader_next(L, &b));
     tp_loader_free(L);
-    /* another size than that of the annotations */
+    /* a size other than the annotations' */
     tp_image p = { 0 };
     cr_assert(tp_image_new(&p, 50, 100));
     memset(p.rgb, 0, 15000);
     cr_assert(tp_image_write(&p, in_folder("1.png")));
     cr_expect(!tp_object_source_read(&(tp_object_source){ .coco = X, .folder = folder }, 0, &p));
     cr_expect(strstr(p.why, "has 50 x 100 pixels, the annotations say 100 x 50"), "%s", p.why);
-    /* a file that is cut off */
+    /* a truncated file */
     write_images();
     cr_assert_eq(truncate(in_folder("1.png"), 60), 0);
     cr_expect(!tp_object_source_read(&(tp_object_source){ .coco = X, .folder = folder }, 0, &p));
@@ -545,7 +552,7 @@ Test(object_loader, images_that_cannot_be_read, .init = make_folder, .fini = rem
     tp_coco_close(X);
 }
 
-/* Outside training they are left out of their batches; known ones are neither read nor reported. */
+/* Evaluation omits them from their batches; known ones are neither read nor reported. */
 Test(object_loader, unreadable_images_of_an_evaluation, .init = make_folder, .fini = remove_folder)
 {
     static const bool none_missing[4] = { false }, two[4] = { false, true, true, false };
@@ -586,7 +593,7 @@ Test(object_loader, unreadable_images_of_an_evaluation, .init = make_folder, .fi
     tp_coco_close(X);
 }
 
-/* Training goes on as long as one image can be read, however many before it cannot. */
+/* Training continues while any image can be read, however many before it cannot. */
 Test(object_loader, one_image_of_many, .init = make_folder, .fini = remove_folder)
 {
     enum { IMAGES = 40 };
@@ -627,7 +634,7 @@ Test(object_loader, one_image_of_many, .init = make_folder, .fini = remove_folde
     tp_coco_close(X);
 }
 
-/* An image that cannot be opened for lack of descriptors is not replaced by another one. */
+/* An image that cannot be opened for lack of file descriptors is not replaced. */
 Test(object_loader, too_many_open_files, .init = make_folder, .fini = remove_folder)
 {
     struct rlimit limit;
@@ -648,7 +655,7 @@ Test(object_loader, too_many_open_files, .init = make_folder, .fini = remove_fol
     tp_coco_close(X);
 }
 
-/* The annotations do not say how large the image is, and its short side would round to 0. */
+/* The annotations omit the size of the image, whose short side would round to 0. */
 Test(object_loader, thin_image_of_unknown_size, .init = make_folder, .fini = remove_folder)
 {
     static const char *const text =

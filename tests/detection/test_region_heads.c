@@ -1,5 +1,5 @@
-/* test_region_heads.c - region proposals, box head and mask head of Mask R-CNN by themselves: parameters, initial
- * values, targets, nothing to learn from, predictions that are not finite. */
+/* test_region_heads.c - region proposals, box head and mask head of Mask R-CNN: parameters, initial
+ * values, targets, images without targets, non-finite predictions. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -101,10 +101,10 @@ Test(region_heads, published_parameters)
     tp_device_close(D);
 }
 
-/* ---- nothing to learn from ---- */
+/* ---- no targets ---- */
 
-/* Expects that backward reached all parameters, and that the gradients of those whose names contain `part` are zeros;
- * NULL: of all. */
+/* Expects that backward reached all parameters and gave zeros to those whose names contain `part`;
+ * NULL: to all. */
 static void expect_zeros(tp_params *P, const char *part)
 {
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
@@ -186,15 +186,15 @@ static const int64_t sizes[][2] = { { 64, 64 }, { 50, 40 } };
 static const tp_corners boxes[] = { { 8, 8, 40, 40 }, { 20, 2, 52, 34 }, { 1, 30, 33, 62 } };
 static const int categories[] = { 0, 1, 0 };
 
-/* The labels of an image: how many there are of each. */
+/* Counts each label of an image. */
 static void count(const tp_rpn_targets *t, int64_t b, int64_t labels[3])
 {
     labels[0] = labels[1] = labels[2] = 0;
     for (int64_t i = 0; i < t->n; i++) labels[t->label[b * t->n + i] + 1]++;
 }
 
-/* 16 anchors of each of two images count. Initially, logits are near 0, and each costs about log 2. mmdetection divides by
- * the number of anchors, where each image counts at least one with an object. */
+/* 16 anchors of each of two images count. Initially, logits are near 0, and each costs about log 2.
+ * mmdetection divides by the number of anchors, counting at least one with an object per image. */
 static void check_losses(tp_detection_profile profile, bool some, double divided)
 {
     tp_rpn_cfg c = published_rpn(4);
@@ -233,7 +233,7 @@ Test(region_heads, normalisers)
     check_losses(TP_MMDETECTION, true, 33.0);
 }
 
-/* The same stream samples the same anchors, another one others. */
+/* One stream samples the same anchors, another others. */
 Test(region_heads, random_samples)
 {
     tp_rpn_cfg c = published_rpn(4);
@@ -255,7 +255,7 @@ Test(region_heads, random_samples)
     release(&r);
 }
 
-/* Proposals lie in the image without padding, by descending score. */
+/* Proposals lie in the unpadded image, by descending score. */
 Test(region_heads, proposals)
 {
     tp_rpn_cfg c = published_rpn(4);
@@ -277,7 +277,7 @@ Test(region_heads, proposals)
     release(&r);
 }
 
-/* Training stops where inference goes on without the prediction. */
+/* Training stops; inference continues without the prediction. */
 Test(region_heads, predictions_that_are_not_finite)
 {
     tp_rpn_cfg c = published_rpn(4);

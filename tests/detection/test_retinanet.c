@@ -1,5 +1,5 @@
-/* test_retinanet.c - RetinaNet: counts, matching without the matrix, losses of batches with and without objects, the
- * moving normaliser, generalised IoU, detections, refusals. */
+/* test_retinanet.c - RetinaNet: counts, matching without the matrix, losses of batches with and
+ * without objects, the moving normaliser, generalised IoU, detections, refusals. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static tp_retinanet_cfg published(const char *name, tp_detection_profile profile
     return tp_retinanet_default(&b, 80, profile);
 }
 
-/* The papers count the classifier's final norm and head, too, which is `unused` parameters. */
+/* The papers also count the classifier's final norm and head, which is `unused` parameters. */
 Test(retinanet, published_counts)
 {
     static const struct {
@@ -57,7 +57,7 @@ static double draw(uint32_t *seed, double most)
     return most * (double)(*seed >> 8) / 16777216.0;
 }
 
-/* Boxes on a grid of 16, so that many overlaps are equal, some far away from all others. */
+/* Boxes on a grid of 16, so that many overlaps are equal; some are far from all others. */
 static void draw_boxes(tp_corners *box, int64_t n, double far, uint32_t *seed)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -136,8 +136,8 @@ Test(retinanet, initial_values)
     detectors_release(&r);
 }
 
-/* With objects in both images, in one, in none: losses are finite, backward reaches everything, and boxes without
- * objects get gradients of zero. */
+/* Objects in both images, in one, in none: losses are finite, backward reaches everything, and the
+ * gradients of boxes without objects are zero. */
 Test(retinanet, images_without_objects)
 {
     static detectors_rig r;
@@ -174,7 +174,7 @@ static double normalizer_of(detectors_rig *r)
     return z;
 }
 
-/* The anchors that are matched to objects, counted from labels. */
+/* The number of anchors with objects, counted from labels. */
 static int64_t matched(detectors_rig *r)
 {
     const tp_pyramid p = tp_retinanet_pyramid(r->T, net(r), r->in.images);
@@ -189,7 +189,7 @@ static int64_t matched(detectors_rig *r)
     return count;
 }
 
-/* It moves once for each loss in training, not in evaluation, and is stored with the parameters. */
+/* It moves once per loss in training, not in evaluation, and is stored with the parameters. */
 Test(retinanet, normaliser, .init = make_folder, .fini = remove_folder)
 {
     static detectors_rig r;
@@ -222,7 +222,7 @@ Test(retinanet, normaliser, .init = make_folder, .fini = remove_folder)
     detectors_release(&r);
 }
 
-/* In mmdetection, each image counts at least 1, and there is no buffer. */
+/* In mmdetection, an image counts as at least 1; there is no buffer. */
 Test(retinanet, normaliser_of_mmdetection)
 {
     static detectors_rig r;
@@ -271,8 +271,8 @@ Test(retinanet, generalised_iou)
                   tp_read(r.T, out.offset[k], offset, (size_t)n * 8 * sizeof *offset));
         tp_anchors(&c.anchors, k, out.size[k][0], out.size[k][1], anchor);
         for (int64_t i = 0; i < 2 * n; i++) {
-            /* Objects do not overlap, so an anchor of 0.5 and more belongs to one of them; so do their best ones, which
-             * all reach 0.5 here. */
+            /* Objects do not overlap, so an anchor of at least 0.5 belongs to one of them; so do
+             * their best ones, all at least 0.5 here. */
             double best = 0.0;
             int which = 0;
             for (int o = 0; o < 3; o++)
@@ -325,7 +325,7 @@ Test(retinanet, dry)
     detectors_release(&r);
 }
 
-/* The profile decides what stands between P6 and P7, unless it is set. */
+/* The profile decides what is between P6 and P7, unless it is set. */
 Test(retinanet, top)
 {
     static detectors_rig r;
@@ -365,7 +365,7 @@ Test(retinanet, refusals)
     detectors_release(&r);
 }
 
-/* Each change of a possible configuration gives a reason that contains the text. */
+/* Each change to a valid configuration gives a reason that contains the text. */
 Test(retinanet, impossible)
 {
     char why[300];

@@ -1,4 +1,4 @@
-/* test_rle.c - masks as run lengths: the published code's reference cases, damaged texts, limits. */
+/* test_rle.c - run-length masks: the published code's reference cases, damaged texts, limits. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
@@ -37,7 +37,7 @@ static double number_at(const json_t *list, size_t i)
     return json_number_value(json_array_get(list, i));
 }
 
-/* A mask of h x w from a compressed text. */
+/* An h x w mask from a compressed text. */
 static tp_rle of_text(const json_t *text, int64_t h, int64_t w)
 {
     tp_rle r;
@@ -48,7 +48,7 @@ static tp_rle of_text(const json_t *text, int64_t h, int64_t w)
     return r;
 }
 
-/* Compares a mask with everything that a case says about it. */
+/* Compares a mask with all values of a case. */
 static void compare(const tp_rle *r, const json_t *c, const char *what)
 {
     static char text[TEXT];
@@ -73,7 +73,7 @@ static void compare(const tp_rle *r, const json_t *c, const char *what)
                          "%s: pixel %d, %d", what, (int)y, (int)x);
 }
 
-/* Compares a mask made from `what`, frees it, and does the same with the one of the case's string. */
+/* Compares a mask made from `what`, frees it, then does the same with the case's string. */
 static void compare_both(tp_rle *r, const json_t *c, const char *what)
 {
     compare(r, c, what);
@@ -203,7 +203,7 @@ Test(rle, intersection_over_union)
     json_decref(cases);
 }
 
-/* A crowd divides by the area of the detection; masks of two sizes have no intersection. */
+/* A crowd divides by the detection's area; masks of different sizes do not intersect. */
 Test(rle, crowds_and_other_sizes)
 {
     const double wide[4] = { 0, 0, 4, 2 }, left[4] = { 0, 0, 2, 2 };
@@ -275,7 +275,7 @@ Test(rle, damaged_masks_are_refused)
               strstr(why, "impossible"));
 }
 
-/* Polygons that reach anywhere are drawn as far as they are in the image, in the time that this part takes. */
+/* Only the part of a far polygon inside the image is drawn, in the time that this part takes. */
 Test(rle, far_polygons, .timeout = 60)
 {
     const double far[] = { 0, 0, 1e300, 0, 0, 5 }, nan_[] = { 0, 0, 0.0 / 0.0, 0, 0, 5 };
@@ -295,7 +295,7 @@ Test(rle, far_polygons, .timeout = 60)
               "two points have no pixels");
     tp_rle_free(&r);
     free(zigzag);
-    /* the part in the image is that of a polygon that is cut there */
+    /* the part in the image equals that of a polygon clipped there */
     for (int k = 3; k < 44; k++) {
         const double reach = ldexp(1.0, k), corner[] = { 2, 1, 2 + reach, 1 + reach, 2, 1 + reach };
         cr_assert(tp_rle_from_polygon(&r, corner, 3, 9, 9));
@@ -304,7 +304,7 @@ Test(rle, far_polygons, .timeout = 60)
     }
 }
 
-/* Memory follows the pixels, not the length of an outline. */
+/* Memory follows the pixels, not an outline's length. */
 Test(rle, long_outlines, .timeout = 60)
 {
     enum { POINTS = 20001 };

@@ -1,4 +1,5 @@
-/* test_bombs_weights.c - memory and time of reading files of weights are bounded by their size (support/bombs.h). */
+/* test_bombs_weights.c - the size of weight files bounds the memory and time of reading them
+ * (support/bombs.h). */
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ static void read_weights(const char *path)
     tp_file_close(F);
 }
 
-/* What a program does with published weights. */
+/* Loads the file as published weights. */
 static void adopt_weights(const char *path)
 {
     char why[200];
@@ -138,7 +139,7 @@ static void make_index(FILE *f)
     fputs("]}", f);
 }
 
-/* Dictionaries that hold the one before 30 times, 6 deep; in the first is one value. */
+/* Dictionaries that hold the previous one 30 times, 6 deep; the first has one value. */
 static void nest(FILE *f, int times, int levels)
 {
     for (int level = 0; level < levels; level++) {
@@ -205,7 +206,7 @@ static void make_views(FILE *f)
     for (int i = 0; i < 1 << 16; i++) fputc(0, f);
 }
 
-/* A list of nothing at 2^16 places of another. */
+/* An empty list at 2^16 places of another. */
 static void make_shared_list(FILE *f)
 {
     BYTES(f, LEGACY "](");
@@ -215,7 +216,8 @@ static void make_shared_list(FILE *f)
     BYTES(f, "e.].");
 }
 
-/* Tensors with the same large dictionary of metadata, and storages of long keys that differ at their end. */
+/* Tensors that share a large metadata dictionary, and storages whose long keys differ at the
+ * end. */
 static void make_shared_metadata(FILE *f)
 {
     BYTES(f, LEGACY "}(");
@@ -236,7 +238,8 @@ static void make_packed_pickle(FILE *f)
     BYTES(
         f,
         "PK\3\4\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\4\0\0\0\xff\xff\xff\xf0\x0a\0\0\0a/data.pkl\3\0\0\0"
-        "PK\1\2\x14\0\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\4\0\0\0\xff\xff\xff\xf0\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+        "PK\1\2\x14\0\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\4\0\0\0\xff\xff\xff\xf0\x0a\0\0\0\0\0\0\0\0\0"
+        "\0\0\0\0\0\0\0\0"
         "a/data.pkl"
         "PK\5\6\0\0\0\0\1\0\1\0\x38\0\0\0\x2c\0\0\0\0\0");
 }

@@ -30,7 +30,7 @@ Test(encoding, utf8)
     expect(BYTES("\xef\xbb\xbf{}"), "{}", NULL);
     expect(BYTES("\xef\xbb\xbf"), "", NULL);
     expect(BYTES("\xef\xbb"), "\xef\xbb", NULL);
-    expect(BYTES("caf\xe9"), "caf\xe9", NULL); /* readers that want UTF-8 say more */
+    expect(BYTES("caf\xe9"), "caf\xe9", NULL); /* UTF-8 readers say more */
     expect(BYTES("a\xef\xbb\xbf"), "a\xef\xbb\xbf", NULL);
 }
 

@@ -1,4 +1,4 @@
-/* test_files.c - safetensors files: every dtype written and read back, dtypes of other programs,
+/* test_files.c - safetensors files: every dtype written and read back, other programs' dtypes,
  * metadata. test_files_damage.c tests damaged files. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -84,7 +84,7 @@ Test(files, no_tensors)
     tp_file_close(F);
 }
 
-/* Other programs write dtypes that our tensors do not have. The odd header length misaligns all
+/* Other programs write dtypes that our tensors lack. The odd header length misaligns all
  * elements. */
 /* clang-format off */
 static const char *const foreign =
@@ -97,8 +97,9 @@ static const char *const foreign =
     "," TENSOR("bool", "BOOL", "[3]", "[46,49]")
     "," TENSOR("f8", "F8_E4M3", "[1]", "[49,50]")
     "," TENSOR("f64", "F64", "[2]", "[50,66]")
-    ",\"__metadata__\":{\"i\":\"-12\",\"n\":\"2.5e-4\",\"one\":\"1\",\"text\":\"12x\",\"two\":\"1 2\","
-    "\"nan\":\"nan\",\"inf\":\"1e999\",\"empty\":\"\",\"half\":\"0.5\",\"long\":\"9223372036854775808\"}} ";
+    ",\"__metadata__\":{\"i\":\"-12\",\"n\":\"2.5e-4\",\"one\":\"1\",\"text\":\"12x\",\"two\":\"1 "
+    "2\",\"nan\":\"nan\",\"inf\":\"1e999\",\"empty\":\"\",\"half\":\"0.5\","
+    "\"long\":\"9223372036854775808\"}} ";
 /* clang-format on */
 
 static tp_file *open_foreign(void)
@@ -171,7 +172,7 @@ Test(files, conversion_of_foreign_dtypes)
     tp_file_close(F);
 }
 
-/* Metadata hide checksums from programs, so that copying metadata copies no stale checksums. */
+/* Metadata hide checksums from programs, so copied metadata carry no stale checksums. */
 Test(files, checksums_are_hidden_from_metadata)
 {
     static unsigned char whole[4096];

@@ -113,7 +113,7 @@ Test(files, broken_beginnings)
         "the header length (bytes 0 to 7) is 100000001, more than the 100000000 allowed" OTHER);
 }
 
-/* What is wrong with tensor a alone keeps neither b, c nor the metadata back. */
+/* An error in tensor a withholds neither b, c nor the metadata. */
 static const struct {
     const char *entry;
     tp_code code;
@@ -182,7 +182,7 @@ Test(files, one_tensor_spoils_only_itself)
     }
 }
 
-/* The index of several files passes the reason on. */
+/* The index of several files passes on the reason. */
 Test(files, one_tensor_of_a_shard_spoils_only_itself)
 {
     static const char index[] = "\xef\xbb\xbf{\"weight_map\":{\"b\":\"s\",\"a\":\"s\"}}";
@@ -206,7 +206,7 @@ Test(files, one_tensor_of_a_shard_spoils_only_itself)
     tp_file_close(F);
 }
 
-/* Metadata that are no texts say nothing; texts beside them are read. */
+/* Non-text metadata are ignored; texts beside them are read. */
 Test(files, metadata_of_other_programs)
 {
     static const char *const metadata[] = {
@@ -266,7 +266,8 @@ Test(files, loading_names_what_cannot_be_read)
     tp_device_close(D);
 }
 
-/* Names of tensors, keys and files reach messages escaped, so that they are one line and command nothing. */
+/* Names of tensors, keys and files are escaped in messages, which stay one line without control
+ * codes. */
 Test(files, names_in_messages_are_escaped)
 {
     const char *path = in_folder("na\033[31m\nme");
@@ -284,7 +285,7 @@ Test(files, names_in_messages_are_escaped)
     tp_writer_free(W);
 }
 
-/* Headers for which the JSON library would build a tree 80 times as large. */
+/* Headers for which a JSON library would build a tree of 80 times the size. */
 Test(files, headers_that_would_take_memory)
 {
     enum { MANY = 2100000 };
@@ -337,7 +338,7 @@ Test(files, every_truncation)
 
 /* ---- checksums ---- */
 
-/* Reads a whole file in one of several ways. */
+/* Reads a full file in one of several ways. */
 static bool reads(const char *path, int way, char *why, size_t size)
 {
     tp_file *F = tp_file_open(path);
@@ -379,7 +380,7 @@ Test(files, every_flipped_bit)
     }
 }
 
-/* What is read is verified, and no more: a tensor that nobody asks for may be damaged. tp_file_verify sees it. */
+/* Only what is read is verified: an unrequested tensor may be damaged. tp_file_verify sees it. */
 Test(files, bits_of_what_is_not_read)
 {
     static unsigned char whole[4096];
@@ -426,7 +427,7 @@ Test(files, damage_is_named)
                         "6850f3735a142f9c" KEPT);
 }
 
-/* Files rewritten by other programs are accepted without checksums, refused with stale ones. */
+/* Rewritten files are accepted without checksums and refused with stale ones. */
 Test(files, checksums_of_rewritten_files)
 {
     static const struct {
@@ -458,7 +459,7 @@ Test(files, checksums_of_rewritten_files)
     }
 }
 
-/* A file that is truncated while it is open gives a message, not a SIGBUS. */
+/* Truncating an open file gives a message, not a SIGBUS. */
 Test(files, shorter_than_when_opened)
 {
     enum { N = 1 << 16 };

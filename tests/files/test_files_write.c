@@ -203,7 +203,8 @@ Test(files_write, read_only_folder)
     cr_assert_eq(chmod(folder, 0755), 0);
 }
 
-/* A file of another process with the same number, on another machine or in another container, is left alone. */
+/* The file of a process with the same number on another machine or in another container is not
+ * touched. */
 Test(files_write, temporary_file_of_the_same_process_number)
 {
     const char *path = in_folder("again");
@@ -248,7 +249,7 @@ Test(files_write, threads_that_write_one_file)
     cr_expect_eq(files_in_folder(), 1, "a temporary file is left");
 }
 
-/* A program killed at any moment leaves an intact file, its last version or the one before. */
+/* A program killed at any moment leaves an intact file, its last or previous version. */
 Test(files_write, killed_while_writing)
 {
     const char *path = in_folder("killed");
@@ -268,7 +269,7 @@ Test(files_write, killed_while_writing)
     cr_expect(most > 0, "no version was ever replaced");
 }
 
-/* A reader keeps the file that it opened when another one is written to the path. */
+/* A reader keeps the file that it opened when another one replaces it. */
 Test(files_write, open_file_outlives_its_replacement)
 {
     const char *path = in_folder("old");

@@ -15,8 +15,8 @@ TestSuite(params_io, .init = make_folder, .fini = remove_folder);
 
 static const tp_init normal = { TP_INIT_NORMAL, 1.0, 0 };
 
-/* A small model: two parameters, one of them with two names, one frozen, one without elements, and
- * two buffers. */
+/* A small model: two parameters, one with two names, one frozen, one without elements, and two
+ * buffers. */
 static tp_params *make(tp_device *D, uint64_t seed, tp_dtype dt)
 {
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = seed, .dtype = dt });
@@ -412,7 +412,7 @@ Test(params_io, failed_files_and_failed_parameters)
 }
 
 /* A configuration in a file can describe a model of any size. Memory is allocated only after the
- * file has been checked to contain it. */
+ * file is known to contain it. */
 Test(params_io, an_unfitting_load_takes_no_memory)
 {
     tp_device *D = device_open(NULL);
@@ -432,7 +432,7 @@ Test(params_io, an_unfitting_load_takes_no_memory)
     tp_device_close(D);
 }
 
-/* Loading raises the version: a graph that read the old values cannot run backward. */
+/* Loading raises the version: a graph that read old values cannot run backward. */
 Test(params_io, loading_between_forward_and_backward)
 {
     const char *path = in_folder("model");
@@ -453,7 +453,7 @@ Test(params_io, loading_between_forward_and_backward)
 
 static int reads_left;
 
-/* Fails permanently, as a GPU does, and leaves garbage in host memory. */
+/* Fails permanently, like a GPU, and leaves garbage in host memory. */
 static void failing_read(tp_device *D, void *host, const void *from, size_t bytes)
 {
     if (bytes) memcpy(host, from, bytes);

@@ -1,5 +1,5 @@
-/* test_published.c - weights in checkpoints of other programs: the prefix under which they are is
- * found, no other tensors are taken for them, tables are resized, and files of other models refused. */
+/* test_published.c - weights in other programs' checkpoints: finds their prefix, takes no other
+ * tensors for them, resizes tables, and refuses files of other models. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void end(trial *t)
     tp_device_close(t->D);
 }
 
-/* Adds all of P under a prefix, with `scale` times its values, but for the tensor `without`. */
+/* Adds all of P under a prefix, values times `scale`, except for the tensor `without`. */
 static void add(tp_writer *W, tp_params *P, const char *prefix, double scale, const char *without)
 {
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
@@ -65,7 +65,7 @@ static double first_weight(tp_params *P)
     return x[0];
 }
 
-/* Commits W and loads its file into a model with other values; the error's text, "" if none. */
+/* Commits W and loads its file into a model with other values; returns the error or "". */
 static char why[2048];
 static double load(tp_writer *W)
 {
@@ -109,7 +109,7 @@ Test(published, averages_are_taken_only_if_there_is_nothing_else)
     end(&t);
 }
 
-/* What lacks a weight is refused, though other tensors of those names are complete. */
+/* A missing weight is refused, though other tensors of those names are complete. */
 Test(published, nothing_stands_in_for_a_missing_weight)
 {
     trial t = begin(1);
@@ -197,7 +197,7 @@ Test(published, renaming_tensors)
 
 /* ---- other resolutions ---- */
 
-/* Tables are resized, but every other difference is refused, and all are named. */
+/* Tables are resized, but every other difference is refused and named. */
 Test(published, resizing_refuses_other_differences)
 {
     char text[4096];
@@ -236,7 +236,7 @@ Test(published, resizing_refuses_other_differences)
     tp_device_close(D);
 }
 
-/* Switches that are off leave tensors without elements, as Vision Longformer's cls_pos_embed. */
+/* Options that are off leave empty tensors, as Vision Longformer's cls_pos_embed. */
 Test(published, empty_tensors_are_left_out)
 {
     trial t = begin(1);
@@ -250,7 +250,8 @@ Test(published, empty_tensors_are_left_out)
 
 /* ---- files of other models ---- */
 
-/* The library's own names of a model in a file, without the tensors whose names begin with `without`. */
+/* The library's own names of a model in a file, except for tensors whose names begin with
+ * `without`. */
 static void write_model(const char *name, const char *without)
 {
     tp_device *D = tp_device_open("cpu", NULL);
@@ -274,7 +275,7 @@ static void write_model(const char *name, const char *without)
     tp_device_close(D);
 }
 
-/* Loads the file into a model of that name; why receives the error, "" if there is none. */
+/* Loads the file into a model of that name; why receives the error or "". */
 static void load_into(const char *name)
 {
     tp_device *D = tp_device_open("cpu", NULL);
@@ -292,7 +293,7 @@ static void load_into(const char *name)
     tp_device_close(D);
 }
 
-/* A file without one of the names is refused in one message, which shows tensors of both sides. */
+/* A file without one of the names is refused in one message that shows tensors of both sides. */
 Test(published, other_models_are_refused)
 {
     static const char *const pairs[][4] = {
@@ -318,7 +319,7 @@ Test(published, other_models_are_refused)
     cr_expect(strstr(why, "w.safetensors contains no tensors"), "%s", why);
 }
 
-/* Files may lack what no forward pass reads, and nothing else. */
+/* Files may omit only what no forward pass reads. */
 Test(published, weights_that_files_may_lack)
 {
     static const char *const without[][2] = {

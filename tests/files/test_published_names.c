@@ -1,4 +1,5 @@
-/* test_published_names.c - weights in checkpoints of other programs: names are spelt our way, and ours stay. */
+/* test_published_names.c - weights in other programs' checkpoints: their names become ours, and
+ * ours stay. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@ TestSuite(published_names, .init = make_folder, .fini = remove_folder);
 
 static char why[2048];
 
-/* The tables of spellings leave our own names alone. */
+/* The spelling tables leave our own names unchanged. */
 Test(published_names, our_names_stay)
 {
     static const char *const models[] = { "tiny",
@@ -58,7 +59,7 @@ Test(published_names, our_names_stay)
     tp_device_close(D);
 }
 
-/* The name that Hugging Face's transformers give to a parameter of CvT. */
+/* The name of a CvT parameter in Hugging Face's transformers. */
 static void spell_as_theirs(const char *name, char *buf, size_t size)
 {
     static const char *const parts[][2] = {
@@ -147,7 +148,7 @@ Test(published_names, transformers_names_of_cvt)
     tp_device_close(D);
 }
 
-/* ---- names of other publishers, as replacements in ours; ^ is the beginning of a name ---- */
+/* ---- other publishers' names as replacements in ours; ^ is the beginning of a name ---- */
 
 typedef const char *const renaming[2];
 
@@ -218,7 +219,7 @@ static renaming torchvision_swin[] = {
     { NULL, NULL },
 };
 
-/* Names of the official code, but for other weights. */
+/* Official names, but for other weights. */
 static renaming timm_swin[] = {
     { "layers.2.downsample.", "layers.3.downsample." },
     { "layers.1.downsample.", "layers.2.downsample." },
@@ -240,7 +241,7 @@ static void rename_by(const renaming *table, const char *name, char *buf, size_t
     }
 }
 
-/* At most `kept` names are the publisher's and ours. */
+/* Up to `kept` names equal the publisher's. */
 static void write_renamed(tp_params *P, const renaming *table, int kept)
 {
     tp_writer *W = published_file();
@@ -331,8 +332,8 @@ static const char *at_the_beginning(const char *name, int i)
     return wrapped;
 }
 
-/* FSDP wraps blocks, checkpoint_wrapper what is in them, torch.compile single modules; each of the names
- * gets another wrapper at another place. */
+/* FSDP wraps blocks, checkpoint_wrapper their contents, torch.compile single modules; each name
+ * gets another wrapper in another place. */
 static const char *inside(const char *name, int i)
 {
     static const char *const parts[] = { "_orig_mod.", "_fsdp_wrapped_module.",
@@ -396,7 +397,7 @@ Test(published_names, names_of_wrapped_modules)
     tp_device_close(D);
 }
 
-/* Which of two weights is meant is not guessed; averages are not weights if there are others. */
+/* Ambiguous weights are not guessed; averages are not weights if there are others. */
 Test(published_names, two_weights_in_a_file_are_refused)
 {
     tp_model_cfg cfg;

@@ -1,5 +1,5 @@
-/* test_refusals.c - a file that cannot be written or read, and a buffer of the wrong size, leave parameters,
- * optimisers and averages as they were and usable; several of them share one checkpoint. */
+/* test_refusals.c - an unwritable or unreadable file, or a buffer of the wrong size, leaves
+ * parameters, optimisers and averages unchanged and usable; several of them share a checkpoint. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -85,7 +85,7 @@ static void flip_last_byte(const char *path)
     cr_assert(fseek(f, -1, SEEK_END) == 0 && putc(c ^ 1, f) != EOF && fclose(f) == 0);
 }
 
-/* Each refuses, for a reason whose part is returned. */
+/* Each call refuses; returns a part of the reason. */
 static const char *refuse(int i, world *w)
 {
     const float x[IN * OUT] = { 0 };
@@ -179,7 +179,7 @@ static const char *refuse(int i, world *w)
     return part;
 }
 
-/* After each refusal the set has the same values, is ok, trains, and is saved elsewhere. */
+/* After each refusal the set keeps its values, is ok, trains, and saves elsewhere. */
 Test(refusals, parameters)
 {
     float before[IN * OUT], after[IN * OUT];
@@ -214,7 +214,7 @@ Test(refusals, parameters)
     close_world(&other);
 }
 
-/* "Load if it is there", as params.h writes it. */
+/* "Load if it is there", as in params.h. */
 Test(refusals, load_if_it_is_there)
 {
     char text[600] = "";
@@ -236,7 +236,7 @@ Test(refusals, a_failed_set_can_be_cleared)
     tp_tensor late = tp_param(w.P, "late", TP_SHAPE(1), zero, 0);
     static const char why[] = "tp_param 'late': the parameters are in use already; declare all";
     cr_expect(!tp_params_ok(w.P) && strstr(tp_params_why(w.P), why), "%s", tp_params_why(w.P));
-    /* a tape that is given the late parameter says what the set says */
+    /* a tape that uses the late parameter reports the set's error */
     tp_square(w.T, late);
     cr_expect(strstr(tp_why(w.T), why), "%s", tp_why(w.T));
     tp_clear(w.T);
@@ -261,7 +261,7 @@ Test(refusals, a_failed_set_can_be_cleared)
     tp_params_clear(NULL);
 }
 
-/* A module that fails between tp_push and tp_pop leaves no prefix behind. */
+/* A module that fails between tp_push and tp_pop leaves no prefix. */
 Test(refusals, clearing_leaves_prefixes)
 {
     tp_device *D = device_open(NULL);
@@ -412,7 +412,7 @@ Test(refusals, parameters_freed_first)
     cr_expect(!tp_ema_update(w.E) && !tp_ema_swap(w.E));
     cr_expect(strstr(tp_ema_why(w.E), "tp_params_free has freed the parameters"), "%s",
               tp_ema_why(w.E));
-    /* another set in their place is not taken for them */
+    /* another set does not take their place */
     tp_params *Q = tp_params_new(w.D, NULL);
     tp_param(Q, "other", TP_SHAPE(1), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
     cr_expect(!tp_step(w.O, 0.1) && !tp_ema_update(w.E));

@@ -1,5 +1,5 @@
-/* test_roberta_files.c - weights of RoBERTa, Longformer and long-short RoBERTa from files: conversions between them,
- * published names, files that do not fit. */
+/* test_roberta_files.c - RoBERTa, Longformer and long-short RoBERTa weights from files: conversions
+ * between them, published names, mismatched files. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static bool load(rig *r, const char *name)
     return ok;
 }
 
-/* As long as its window covers the text and no token is global, a converted Longformer is RoBERTa. */
+/* While its window covers the text and no token is global, a converted Longformer is RoBERTa. */
 Test(roberta_files, converted_to_longformer, .init = make_folder, .fini = remove_folder)
 {
     static float a[B * N * WORDS], b[B * N * WORDS], p[66 * D], q[34 * D], u[D * D], v[D * D];
@@ -61,7 +61,7 @@ Test(roberta_files, converted_to_longformer, .init = make_folder, .fini = remove
     roberta_close(s);
 }
 
-/* Everything but what is new is copied; a classifier loads a model that predicts tokens. */
+/* Everything that exists is copied; a classifier loads a model that predicts tokens. */
 Test(roberta_files, converted_to_long_short, .init = make_folder, .fini = remove_folder)
 {
     static float u[WORDS * D], v[WORDS * D];
@@ -90,8 +90,8 @@ typedef struct renaming {
     const char *from, *to;
 } renaming;
 
-/* Writes the weights of P under other names: the first row whose `from` is a part of a name replaces it; "" in `to`
- * at a whole name leaves the tensor out. */
+/* Writes the weights of P under other names: the first row whose `from` is part of a name replaces
+ * it; "" in `to` at a full name omits the tensor. */
 static void write_renamed(rig *r, const char *file, const renaming *rows)
 {
     static float x[WORDS * D];
@@ -174,7 +174,7 @@ Test(roberta_files, published_names, .init = make_folder, .fini = remove_folder)
     }
 }
 
-/* One call loads a file of the same model, with or without what publishers leave out. */
+/* One call loads a file of the same model, with or without what publishers omit. */
 Test(roberta_files, one_call_loads_a_file, .init = make_folder, .fini = remove_folder)
 {
     static const renaming all[] = { { 0 } }, lean[] = { { "roberta.pooler.dense.", NULL }, { 0 } },
@@ -264,7 +264,7 @@ Test(roberta_files, files_that_do_not_fit, .init = make_folder, .fini = remove_f
     roberta_close(r);
 }
 
-/* Global projections are copied if a file has none of them; a file with some of them is refused. */
+/* Global projections are copied if a file has none; a file with some of them is refused. */
 Test(roberta_files, some_global_projections, .init = make_folder, .fini = remove_folder)
 {
     static const char *const lacking[] = { "roberta.encoder.layer.1.attention.self.value_global.",

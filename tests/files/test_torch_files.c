@@ -161,7 +161,7 @@ static void refuse_index(const char *json, const char *text)
     refuse(write_all("x.index.json", json, strlen(json)), text);
 }
 
-/* Windows' editors begin a file with a byte order mark. */
+/* Windows editors begin files with a byte order mark. */
 Test(torch_files, an_index_in_another_encoding)
 {
     static const char wide[] = "\xff\xfe{\0\"\0w\0}\0";
@@ -197,8 +197,8 @@ Test(torch_files, code_is_refused_by_name_and_never_run)
     cr_expect_neq(access("/tmp/tapegrad-was-run", F_OK), 0);
 }
 
-/* A file truncated anywhere is refused: an archive has its directory at the end, and a legacy file
- * the data of its last tensor. */
+/* A file truncated anywhere is refused: an archive ends with its directory, a legacy file with the
+ * data of its last tensor. */
 Test(torch_files, cut_off_anywhere)
 {
     for (int c = 0; c < 2; c++) {
@@ -241,7 +241,7 @@ Test(torch_files, a_pickle_by_hand)
     tp_file_close(F);
 }
 
-/* Settings beside the weights hold paths, of which each Python and system has its own class. */
+/* Settings beside the weights hold paths, whose class depends on Python and system. */
 Test(torch_files, paths_are_accepted)
 {
     static const char file[] = PREFACE "}(X\1\0\0\0"
@@ -317,10 +317,10 @@ Test(torch_files, tensors_of_other_kinds)
           "has 9 axes");
     SPOIL(REBUILD "(" FLOATS "K\0K\2\x85K\1\x85\x89}}X\3\0\0\0neg\x88stR", TP_E_DTYPE,
           "is a negated");
-    SPOIL(
-        "ctorch._utils\n_rebuild_tensor_v3\n((X\7\0\0\0storagectorch.storage\nUntypedStorage\nX\1\0\0\0"
-        "0X\3\0\0\0cpuK\x10tQK\0K\2\x85K\1\x85\x89}ctorch\nfloat4_e2m1fn_x2\ntR",
-        TP_E_DTYPE, "has the unknown dtype 'torch.float4_e2m1fn_x2'");
+    SPOIL("ctorch._utils\n_rebuild_tensor_v3\n((X\7\0\0\0storagectorch.storage\nUntypedStorage\n"
+          "X\1\0\0\0"
+          "0X\3\0\0\0cpuK\x10tQK\0K\2\x85K\1\x85\x89}ctorch\nfloat4_e2m1fn_x2\ntR",
+          TP_E_DTYPE, "has the unknown dtype 'torch.float4_e2m1fn_x2'");
 }
 
 Test(torch_files, kinds_keep_their_shape_and_dtype)
@@ -367,7 +367,7 @@ Test(torch_files, a_subclass_of_tensors)
     tp_file_close(F);
 }
 
-/* A storage that the archive lacks, or has in another size, spoils the tensors in it. */
+/* A storage missing from the archive, or of another size, spoils its tensors. */
 Test(torch_files, a_storage_that_the_archive_lacks)
 {
     size_t n;
@@ -396,7 +396,7 @@ Test(torch_files, pickles_that_are_wrong)
     REFUSE_PICKLE("X\xff\xff\xff\x7f", "longer than the file");
     REFUSE_PICKLE("K\1K\2a.", "do not fit their container");
     REFUSE_PICKLE("\xff.", "0xff");
-    REFUSE_PICKLE("I42\n.", "0x49"); /* protocol 0: texts, of which eval is one */
+    REFUSE_PICKLE("I42\n.", "0x49"); /* protocol 0: texts, including eval */
     REFUSE_PICKLE("cbuiltins\neval\n(X\1\0\0\0"
                   "1tR.",
                   "builtins.eval");

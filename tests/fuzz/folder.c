@@ -1,4 +1,4 @@
-/* folder.c - see the header. */
+/* folder.c - runs a program in a temporary folder and damages the files of its run. */
 #include "folder.h"
 
 #include <fcntl.h>

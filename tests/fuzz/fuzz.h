@@ -36,8 +36,8 @@ void fuzz_make_folder(char *path);
 const char *fuzz_in(const char *folder, const char *name);
 void fuzz_write(const char *path, const void *bytes, size_t size);
 
-/* Corrects the checksums of a safetensors file in memory; without that, hardly any input would get
- * past them. False: it has none, or is no such file. Uses fuzz_path. */
+/* Corrects the checksums of a safetensors file in memory; otherwise hardly any input would pass
+ * them. False: it has none, or is no such file. Uses fuzz_path. */
 bool fuzz_mend(uint8_t *bytes, size_t size);
 
 /* Removes the checksums from a safetensors file in memory that tp_writer wrote. Returns the new
@@ -47,7 +47,7 @@ size_t fuzz_without_checksums(uint8_t *bytes, size_t size);
 /* Aborts with the text if the condition does not hold; for a fuzzer that is a crash. */
 void fuzz_demand(bool holds, const char *text);
 
-/* Demands the rule of error objects: a good one gives no reason, a bad one gives one. */
+/* Demands the rule of error objects: only a bad one gives a reason. */
 void fuzz_demand_reason(bool ok, const char *why);
 
 #endif

@@ -1,8 +1,8 @@
-/* fuzz_bpe.c - the input is a byte that names what it is: a vocabulary with merges, a tokenizer.json, a
- * dictionary, a text, or texts to learn from.
+/* fuzz_bpe.c - the input is a byte that names a kind, and a vocabulary with merges, a
+ * tokenizer.json, a dictionary, a text, or texts to learn from.
  *
- * Besides memory safety the following must hold: a vocabulary that opens is written and read back the same; every
- * text decodes to its own bytes; a text has at most as many ids as bytes. */
+ * Besides memory safety the following must hold: a vocabulary that opens is written and read back
+ * the same; every text decodes to its own bytes; a text has at most as many ids as bytes. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -86,7 +86,7 @@ static void dictionary(const char *input)
     check(tp_bpe_from("input", vocab, "", input));
 }
 
-/* Learns from the input, and encodes it with what was learnt. */
+/* Learns from the input and encodes it with the result. */
 static void texts(const char *input, size_t n)
 {
     tp_bpe_trainer *R = tp_bpe_trainer_new(&(tp_bpe_trainer_opts){ .size = 261 + 40, .least = 1 });

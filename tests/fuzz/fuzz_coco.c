@@ -1,8 +1,9 @@
-/* fuzz_coco.c - the input is one byte that names a kind of file, and the file: annotations, results, an annotation of
- * Pascal VOC, a compressed mask, a polygon.
+/* fuzz_coco.c - the input is one byte that names a kind of file, and the file: annotations,
+ * results, an annotation of Pascal VOC, a compressed mask, a polygon.
  *
- * Besides memory safety the following must hold: images share all objects, whose categories exist; masks have the
- * size of their image and survive being written; figures lie between 0 and 1, or are -1. */
+ * Besides memory safety the following must hold: images share all objects, whose categories exist;
+ * masks have the size of their image and survive being written; figures lie between 0 and 1, or are
+ * -1. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -55,7 +56,7 @@ static void compressed_mask(const uint8_t *input, size_t n)
     tp_rle_free(&r);
 }
 
-/* Vertices in units of an eighth of a pixel, or any doubles. */
+/* Vertices in eighths of a pixel, or any doubles. */
 static void polygon(const uint8_t *input, size_t n)
 {
     double xy[128];
@@ -126,9 +127,12 @@ static void annotations(const uint8_t *input, size_t n)
 static void results(const uint8_t *input, size_t n)
 {
     static const char text[] =
-        "{\"images\":[{\"id\":1,\"height\":6,\"width\":8},{\"id\":2}],\"categories\":[{\"id\":1},{\"id\":3}],\"annotations\":["
-        "{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,4,4],\"area\":16,\"segmentation\":[[1,1,5,1,5,5,1,5]]},"
-        "{\"id\":2,\"image_id\":1,\"category_id\":3,\"bbox\":[0,0,8,6],\"area\":6,\"iscrowd\":1,\"segmentation\":{\"size\":[6,8],\"counts\":[6,6,36]}}]}";
+        "{\"images\":[{\"id\":1,\"height\":6,\"width\":8},"
+        "{\"id\":2}],\"categories\":[{\"id\":1},"
+        "{\"id\":3}],\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,"
+        "\"bbox\":[1,1,4,4],\"area\":16,\"segmentation\":[[1,1,5,1,5,5,1,5]]},"
+        "{\"id\":2,\"image_id\":1,\"category_id\":3,\"bbox\":[0,0,8,6],\"area\":6,\"iscrowd\":1,"
+        "\"segmentation\":{\"size\":[6,8],\"counts\":[6,6,36]}}]}";
     tp_coco *X = tp_coco_from(text, sizeof text - 1, "fixed");
     tp_detections *R = tp_detections_from(X, (const char *)input, n, "input");
     fuzz_demand_reason(tp_detections_ok(R), tp_detections_why(R));

@@ -1,5 +1,4 @@
-/* fuzz_config.c - the configuration of a run, as text. The first letter gives the kind of the
- * lines:
+/* fuzz_config.c - the configuration of a run, as text. The first letter names the kind of lines:
  *
  *     a    arguments of `enwik8 train`
  *     m    "key=value" each: metadata of a checkpoint
@@ -7,9 +6,9 @@
  *
  * Arguments go through the table of options, the presets and the model's checks. Metadata go
  * through the readers of settings and model configurations (language models, and every model of the
- * table), and into loading a language model, which must refuse sizes that the file does not hold before
- * it allocates memory for them. Two more things must hold: a printed setting reads back as itself, and an accepted configuration stays
- * accepted. */
+ * table), and into loading a language model, which must refuse sizes that the file does not hold
+ * before it allocates memory for them. Two more things must hold: a printed setting reads back as
+ * itself, and an accepted configuration stays accepted. */
 #include "fuzz.h"
 
 #include <jansson.h>
@@ -29,7 +28,7 @@ static const tp_command train = {
     .name = "train", .summary = "", .synopsis = "", .about = "", .table = train_options
 };
 
-/* Checks that every setting reads back as it was printed. */
+/* Checks that every printed setting reads back. */
 static void print_and_read(const settings *s)
 {
     const tp_option *row[TP_MAX_OPTIONS];
@@ -39,7 +38,7 @@ static void print_and_read(const settings *s)
     for (int i = 0; i < n; i++) {
         if (row[i]->kind == TP_OPTION_HEADING) continue;
         tp_option_get(row[i], s, text, sizeof text);
-        /* A text that is not given is not stored; defaults that no flag set may be out of range. */
+        /* A text not given is not stored; unset defaults may be out of range. */
         if (!tp_option_set(row[i], &back, text, why, sizeof why)) continue;
         tp_option_get(row[i], &back, again, sizeof again);
         fuzz_demand(strcmp(text, again) == 0, "a setting reads back");
@@ -139,7 +138,8 @@ static void read_settings(const char *path)
     tp_file_close(F);
 }
 
-/* Configurations of any model. The encoders of documents are also run and declared; images' models would take long. */
+/* Configurations of any model. Document encoders are also run and declared; image models would take
+ * too long. */
 static void read_any(tp_device *D, const char *path)
 {
     tp_model_cfg cfg;
@@ -172,7 +172,7 @@ static void read_model(tp_device *D, const char *path)
     tp_file_close(F);
 }
 
-/* The file holds no tensor: whatever model it names, loading it is refused. */
+/* The file holds no tensor: loading it as any model is refused. */
 static void load_model(const char *path)
 {
     static char cpu[] = "cpu";
@@ -193,8 +193,8 @@ static void remove_folder(void)
     rmdir(folder);
 }
 
-/* The config.json beside published weights: heads divide the width, and all classes have different names or none has
- * one. */
+/* The config.json beside published weights: heads divide the width, and all classes have different
+ * names or none. */
 static void published(const uint8_t *input, size_t n)
 {
     char why[8192] = "", weights[160];

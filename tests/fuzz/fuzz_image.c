@@ -22,7 +22,7 @@ static void check_size(const tp_image *p, const uint8_t *file, size_t size)
     fuzz_demand(width * height <= PIXELS, "the limit is kept");
 }
 
-/* A box changes only which pixels are kept. Decoding it need not detect damage elsewhere. */
+/* A box changes only which pixels are kept. Decoding it may miss damage elsewhere. */
 static void check_box(const tp_image *all, const uint8_t *input, const uint8_t *file, size_t size)
 {
     tp_image part = { 0 };

@@ -84,7 +84,7 @@ static void read_some(const tp_image_set *X)
     tp_augment_work_free(&w);
 }
 
-/* Every image has a range of labels, all of them classes. */
+/* Every image has a range of labels, all valid classes. */
 static void read_labels(const uint8_t *text, size_t n)
 {
     tp_label_lists l = { 0 };

@@ -71,8 +71,8 @@ static bool is_same(tp_tensor a, tp_tensor b)
     return same;
 }
 
-/* Whether x may have died: then it looks like this. Where a world was refused memory for a scope, another
- * one closes, and a tensor that both pass on is dead in one of them. */
+/* Whether x may look dead: where a world was refused memory for a scope, another one closes, and a
+ * tensor that both pass on is dead in one. */
 static bool may_be_dead(tp_tensor x)
 {
     return tp_ndim(x) == 0 && tp_dtype_of(x) == TP_F32;
@@ -114,7 +114,7 @@ static void compare(ops_env *e, const tp_tensor t[OPS_WORLDS])
 
 /* ---- one instruction ---- */
 
-/* Drops the carried tensor if only one world has it, because it is large or was refused. */
+/* Drops the carried tensor if only one world has it: too large or refused. */
 static void forget_carried(ops_env *e)
 {
     if (is_same(e->w[OPS_DRY].carried, e->w[OPS_REAL].carried)) return;
@@ -133,7 +133,7 @@ static tp_tensor run(ops_env *e, int world, const ops_row *r)
     return r->run(e, r);
 }
 
-/* Whether the real device can run what the dry one has run. */
+/* Whether the real device can run what the dry one ran. */
 static bool is_cheap(const ops_env *e, size_t before)
 {
     const tp_stats s = tp_device_stats(e->w[OPS_DRY].D);

@@ -1,6 +1,6 @@
-/* fuzz_programs.c - the input damages the folder of a run (folder_damage), which one of the
- * programs enwik8, imagenet, lra, imdb and coco then resumes, evaluates, trains anew or uses. The first byte selects
- * a row of `commands`; folder_damage takes the rest.
+/* fuzz_programs.c - the input damages a run's folder (folder_damage), which one of the programs
+ * enwik8, imagenet, lra, imdb and coco then resumes, evaluates, retrains or uses. The first byte
+ * selects a row of `commands`; folder_damage takes the rest.
  *
  * The following must hold: the program exits with 0 or 1; a run that succeeds has a complete
  * checkpoint; a resumed run that is refused leaves its checkpoint unchanged; a command that only
@@ -27,10 +27,10 @@ enum { ENWIK8, IMAGENET, LRA, IMDB, MLM, COCO, PROGRAMS };
     "--run-dir image-run --shapes 10 --size 16 --threads 1 --workers 1 --batch 2 --epochs 1000 "   \
     "--flip 0 --schedule constant --log-every 1 --eval-every 2 --checkpoint-every 1 "
 
-#define LRA_RUN                                                                                      \
-    "--run-dir lra-run --examples 8 --valid-examples 4 --test-examples 4 --shortest 3 --longest 15 " \
-    "--length 16 --layers 1 --dim 8 --hidden 8 --rank 2 --batch 4 --threads 1 --recipe paper "       \
-    "--warmup 1 --log-every 1 --eval-every 2 --checkpoint-every 1 "
+#define LRA_RUN                                                                                    \
+    "--run-dir lra-run --examples 8 --valid-examples 4 --test-examples 4 --shortest 3 "            \
+    "--longest 15 --length 16 --layers 1 --dim 8 --hidden 8 --rank 2 --batch 4 --threads 1 "       \
+    "--recipe paper --warmup 1 --log-every 1 --eval-every 2 --checkpoint-every 1 "
 
 #define IMDB_MODEL                                                                                 \
     "--tokenizer words --length 12 --layers 1 --dim 8 --heads 1 --hidden 8 --threads 1 "           \
@@ -111,7 +111,7 @@ static void make_mail(void)
     tp_bpe_trainer_free(R);
 }
 
-/* Makes a complete run of each program, and an image from a confusion matrix. */
+/* Makes a complete run of each program, and an image of a confusion matrix. */
 static void begin(folder run[PROGRAMS])
 {
     folder_workplace();

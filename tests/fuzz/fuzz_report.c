@@ -1,6 +1,6 @@
-/* fuzz_report.c - the input is log.jsonl, config.json, a sample and a picture of a run, separated by the
- * byte 0x1e. The page must be written; its data must be JSON in which no markup begins, and it must
- * have no script but its own. */
+/* fuzz_report.c - the input is log.jsonl, config.json, a sample and a picture of a run, separated
+ * by the byte 0x1e. The page must be written; its data must be JSON in which no markup begins, and
+ * it must have no script but its own. */
 #include "fuzz.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
-/* fuzz_runs.c - the input damages the folder of a run (folder_damage), which a small training program
- * then resumes. fuzz_programs does the same to the programs enwik8 and imagenet, at a tenth of the
- * speed.
+/* fuzz_runs.c - the input damages the folder of a run (folder_damage), which a small training
+ * program then resumes. fuzz_programs does the same to the programs enwik8 and imagenet, at a tenth
+ * of the speed.
  *
  * The following must hold: the program exits with 0 or 1; after success its checkpoint is complete;
  * after a refusal the checkpoint is unchanged. */

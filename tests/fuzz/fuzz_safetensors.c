@@ -3,10 +3,9 @@
  *
  * A file with checksums is tried as it is, and once more with correct ones.
  *
- * Besides memory safety the following must hold: tensors fill the data without gaps unless one of them is
- * described wrongly, what cannot be read has a reason, a failed file
- * exposes nothing, every failure gives a reason, and a load that succeeds has stored the bytes of
- * the file. */
+ * Besides memory safety the following must hold: tensors fill the data without gaps unless one of
+ * them is described wrongly, what cannot be read has a reason, a failed file exposes nothing, every
+ * failure gives a reason, and a load that succeeds has stored the bytes of the file. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -102,7 +101,7 @@ static const char *skip_x(const char *name, void *env)
     return name[0] == 'x' ? NULL : name;
 }
 
-/* Whether the values of w have the bytes of this tensor of the file. */
+/* Whether w has the bytes of this tensor of the file. */
 static bool holds(const model *m, tp_file *F, const char *name)
 {
     float now[W_SIZE];

@@ -1,9 +1,11 @@
-/* fuzz_texts.c - the input is two bytes that name a kind of file and options, and the file: CSV, the same with tabs, JSON
- * lines, an archive of labelled texts, a text to be divided into documents, damage to a cache of tokens.
+/* fuzz_texts.c - the input is two bytes that name a kind of file and options, and the file: CSV,
+ * the same with tabs, JSON lines, an archive of labelled texts, a text to be divided into
+ * documents, damage to a cache of tokens.
  *
- * Besides memory safety the following must hold: the labels of a set that opens are classes, its texts begin with <s> and
- * end with </s>; rows of any cells, written as CSV, are read back; the tokens of a text decode to it; they depend neither
- * on threads nor on a cache; whatever a cache contains, its tokens are in the vocabulary. */
+ * Besides memory safety the following must hold: the labels of a set that opens are classes, its
+ * texts begin with <s> and end with </s>; rows of any cells, written as CSV, are read back; the
+ * tokens of a text decode to it; they depend neither on threads nor on a cache; whatever a cache
+ * contains, its tokens are in the vocabulary. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -85,7 +87,7 @@ static bool is_white(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Do the ids of a text decode to it, without the white space around it? */
+/* Checks that a text's ids decode to it, without outer white space. */
 static void expect_text(const int32_t *ids, int64_t count, const uint8_t *text, size_t n)
 {
     size_t bytes;
@@ -95,7 +97,7 @@ static void expect_text(const int32_t *ids, int64_t count, const uint8_t *text, 
     fuzz_demand(back && bytes == n && memcmp(back, text, n) == 0, "a text reads back");
 }
 
-/* Cells of the input, which zeros divide, written as CSV or with tabs. */
+/* Cells of the input, split at zeros, written as CSV or with tabs. */
 static void rows(const uint8_t *input, size_t n, int flags)
 {
     const char separator = flags & 2 ? '\t' : ',', *name = flags & 2 ? "a.tsv" : "a.csv";
@@ -144,7 +146,7 @@ static int64_t tokens_of(const tp_corpus *C)
     return tp_corpus_tokens(C, TP_TRAIN) + tp_corpus_tokens(C, TP_VALID);
 }
 
-/* Reads all tokens of the training part, and a batch. False: a token cannot be read. */
+/* Reads all training tokens and a batch. False: a token cannot be read. */
 static bool read_all(const tp_corpus *C, uint16_t *ids)
 {
     char why[1100] = "";
@@ -176,7 +178,7 @@ static tp_corpus *corpus(const char *name, int flags, const char *cache, int thr
     return C;
 }
 
-/* Does the input begin like a packed file? */
+/* Whether the input looks like a packed file. */
 static bool is_packed(const uint8_t *input, size_t n)
 {
     static const char *const magic[] = { "\x1f\x8b", "\xfd\x37z", "PK", "\x28\xb5", "BZh" };
@@ -210,7 +212,8 @@ static void text(const uint8_t *input, size_t n, int flags)
     unlink(in_folder("a"));
 }
 
-/* Edits of three bytes each, a place (2) and the new byte, to a cache; the first byte may cut it off instead. */
+/* Edits a cache at three bytes each, a place (2) and the new byte; the first byte may truncate it
+ * instead. */
 static void cache(const uint8_t *input, size_t n, int flags)
 {
     static const char sentence[] = "a short text, of two\n\ndocuments";

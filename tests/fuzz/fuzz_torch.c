@@ -1,5 +1,5 @@
-/* fuzz_torch.c - the input is a PyTorch checkpoint, as a ZIP archive or as consecutive pickles:
- * opening it, listing it, reading every tensor in two dtypes, and giving it a model's names.
+/* fuzz_torch.c - the input is a PyTorch checkpoint, as a ZIP archive or as consecutive pickles, to
+ * open, list, read every tensor in two dtypes, and match with a model's names.
  *
  * Besides memory safety the following must hold: a tensor is found by its name and has the size of
  * its shape, a failed file exposes nothing, and every failure gives a reason. */
@@ -39,7 +39,7 @@ static void read_as(const char *path, tp_dtype dt)
     tp_file_close(F);
 }
 
-/* Takes the file for the published weights of a model. */
+/* Reads the file as the published weights of a model. */
 static void adopt(const char *path, const char *model)
 {
     char why[256], prefix[64];

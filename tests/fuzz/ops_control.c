@@ -1,5 +1,5 @@
-/* ops_control.c - instructions of fuzz_ops that are not ops: tensors from the host, scopes,
- * backward, gradients, recomputation, carried tensors, and everything else that a tape can do. */
+/* ops_control.c - fuzz_ops instructions that are not ops: host tensors, scopes, backward,
+ * gradients, recomputation, carried tensors, and everything else that a tape can do. */
 #define TP_NO_SITE
 #include "ops_fuzzer.h"
 
@@ -103,7 +103,7 @@ static tp_tensor params(ops_env *e, const ops_row *r)
 
 /* ---- recomputation ---- */
 
-/* The recomputed function. Both runs must be the same, so it keeps what it has drawn. */
+/* The recomputed function. Both runs must be the same, so it keeps its draws. */
 typedef struct body {
     uint8_t what;
     double number;
@@ -168,7 +168,8 @@ static tp_tensor carry(ops_env *e, const ops_row *r)
     const tp_tensor x = ops_flag(e) ? ops_any(e).t : TP_NONE;
     tp_tensor *slot = &e->w[e->world].carried;
     const tp_tensor before = *slot, now = tp_carry(ops_tape(e), slot, x);
-    /* The slot keeps its tensor if x is of a parameter set that failed, which only one world's can. */
+    /* The slot keeps its tensor if x is from a failed parameter set, which only one world's can
+     * be. */
     return now.node == before.node && now.gen == before.gen ? TP_NONE : now;
 }
 

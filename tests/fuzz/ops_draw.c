@@ -17,7 +17,7 @@ bool ops_flag(ops_env *e)
     return ops_byte(e) & 1;
 }
 
-/* The last 16 of the 256 byte values stand for rare values. */
+/* The last 16 byte values stand for rare values. */
 enum { RARE = 240 };
 
 int64_t ops_size(ops_env *e)

@@ -2,7 +2,7 @@
 #define TP_NO_SITE /* errors name the instruction (run in fuzz_ops.c), not a line here */
 #include "ops_fuzzer.h"
 
-/* Either choice may be a number, and each of the three may be repeated. */
+/* Either choice may be a number, and any of the three may be repeated. */
 static tp_tensor where(ops_env *e, const ops_row *r)
 {
     (void)r;

@@ -59,18 +59,18 @@ tp_shape ops_shape(ops_env *e);
 tp_dtype ops_dtype(ops_env *e);
 int ops_axis(ops_env *e);
 
-/* A slot, a parameter or a tensor that no op accepts, but mostly a new one of the wanted shape: of the wanted kind, or,
- * one time in twenty-five, of any dtype. */
+/* A slot, a parameter or a tensor that no op accepts, but mostly a new one of the wanted shape, of
+ * the wanted kind or, one time in twenty-five, of any dtype. */
 ops_pick ops_take(ops_env *e, tp_shape want, ops_kind kind);
 tp_tensor ops_input(ops_env *e, tp_shape want);                        /* OPS_FLOATS             */
 tp_tensor ops_ids(ops_env *e, tp_shape want);                          /* OPS_IDS                */
 tp_tensor ops_maybe(ops_env *e, tp_shape want);                        /* or TP_NONE             */
 ops_pick ops_any(ops_env *e);                                          /* of any shape           */
-ops_pick ops_map(ops_env *e, int ndim);                                /* with that many axes    */
+ops_pick ops_map(ops_env *e, int ndim);                                /* with that many axes */
 tp_tensor ops_fresh(ops_env *e, tp_dtype dt, tp_shape s, uint8_t how); /* values chosen by `how` */
 
 tp_tape *ops_tape(ops_env *e);
-int64_t ops_dim(tp_shape s, int axis);   /* negative: from the end; 1 if there is none */
+int64_t ops_dim(tp_shape s, int axis);   /* negative: from the end; 1 if absent */
 int64_t ops_times(int64_t a, int64_t b); /* times and plus wrap around                 */
 int64_t ops_plus(int64_t a, int64_t b);
 tp_shape ops_with(tp_shape s, int axis, int64_t n); /* s with size n on that axis */

@@ -29,7 +29,7 @@ static tp_tensor matmul_t(ops_env *e, const ops_row *r)
     return product(e, b & 1, b & 2, false);
 }
 
-/* Strings that are mostly right: a few letters, commas between as many parts as tensors, one arrow. */
+/* Mostly valid strings: a few letters, commas between as many parts as tensors, one arrow. */
 static tp_tensor einsum(ops_env *e, const ops_row *r)
 {
     enum { OPERANDS = 4, LENGTH = 64 };

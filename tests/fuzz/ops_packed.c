@@ -4,7 +4,7 @@
 
 enum { MOST_DOCUMENTS = 5 };
 
-/* `n` documents of `rows` rows in all. */
+/* `n` documents, `rows` rows in total. */
 typedef struct documents {
     int64_t n, rows;
     tp_packed of;

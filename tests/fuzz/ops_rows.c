@@ -1,5 +1,5 @@
-/* ops_rows.c - one row for every function of tapegrad/ops/, in the order that the inputs of the corpus know. Functions
- * that no other file has a row for are called with arguments of the types that their prototypes name. */
+/* ops_rows.c - one row for every function of tapegrad/ops/, in the order that the corpus inputs
+ * use. Functions without a row elsewhere are called with arguments of their prototypes' types. */
 #define TP_NO_SITE
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +15,8 @@ tp_tensor ops_call(ops_env *e, const ops_row *r, const op_value *v)
     return y[0];
 }
 
-/* One operand has the shape of the other, or lacks its first axis, or has size 1 on an axis, or both do on
- * different axes; or one is a number. */
+/* One operand has the other's shape, or omits its first axis, or has size 1 on an axis, or both do
+ * on different axes; or one is a number. */
 static tp_tensor two(ops_env *e, const ops_row *r)
 {
     ops_pick a = ops_any(e);
@@ -49,7 +49,7 @@ static void draw_members(ops_env *e, const op_field *members, char *at)
     }
 }
 
-/* The first tensor has any shape, and others have that shape, too. An int is an axis or a set of axes. */
+/* The first tensor has any shape, which others share. An int is an axis or a set of axes. */
 static tp_tensor by_signature(ops_env *e, const ops_row *r)
 {
     op_value v[OP_CALL_PARAMETERS];
@@ -80,7 +80,7 @@ static tp_tensor by_signature(ops_env *e, const ops_row *r)
     return ops_call(e, r, v);
 }
 
-/* The rows that the corpus refers to by index. Other functions come after them. */
+/* The rows that the corpus refers to by index. Other functions follow. */
 static const char order[] =
     "add sub mul div scale neg exp log sqrt square abs relu gelu gelu_tanh quick_gelu hardswish "
     "silu sigmoid tanh clamp cast where sum mean max argmax logsumexp reshape permute slice "

@@ -77,7 +77,7 @@ static tp_tensor expand(ops_env *e, const ops_row *r)
     return tp_expand(ops_tape(e), x.t, ops_flag(e) ? s : ops_shape(e));
 }
 
-/* An axis that can be dropped, mostly. */
+/* Mostly an axis that can be dropped. */
 static tp_tensor squeeze(ops_env *e, const ops_row *r)
 {
     (void)r;
@@ -95,7 +95,7 @@ static tp_tensor split_sizes(ops_env *e, const ops_row *r)
     const ops_pick x = ops_any(e);
     const int axis = ops_axis(e), n = 1 + ops_byte(e) % 4;
     int64_t left = axis > -9 && axis < 9 ? ops_dim(x.s, axis) : 0;
-    for (int i = 0; i < n; i++) { /* the last one takes what is left, mostly */
+    for (int i = 0; i < n; i++) { /* the last mostly takes the rest */
         sizes[i] = i < n - 1 ? ops_byte(e) % 4 : ops_near(e, left);
         left = (int64_t)((uint64_t)left - (uint64_t)sizes[i]);
     }

@@ -41,7 +41,7 @@ static tp_tensor conv2d(ops_env *e, const ops_row *r)
     return tp_conv2d(ops_tape(e), x.t, w, b, ops_flag(e) ? (tp_conv_cfg){ 0 } : cfg);
 }
 
-/* Often a 1x1 convolution, which keeps the size that the residual has. */
+/* Often a 1x1 convolution, which keeps the residual's size. */
 static tp_tensor conv2d_relu(ops_env *e, const ops_row *r)
 {
     (void)r;
@@ -128,7 +128,7 @@ static tp_tensor unfold(ops_env *e, const ops_row *r)
     return tp_unfold(ops_tape(e), x.t, draw_windows(e));
 }
 
-/* The windows of an axis of size n, if that is a small number. */
+/* The number of windows of an axis of size n, if small. */
 static int64_t windows(int64_t n, const tp_unfold_cfg *cfg, int i)
 {
     const int64_t k = cfg->kernel[i], s = cfg->stride[i] ? cfg->stride[i] : 1, p = cfg->pad[i];

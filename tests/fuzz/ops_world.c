@@ -1,5 +1,5 @@
-/* ops_world.c - the two devices of fuzz_ops with their tapes and parameters, and what must hold for
- * them. */
+/* ops_world.c - the two devices of fuzz_ops with their tapes and parameters, and their
+ * invariants. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@ static void see_gradient(void *env, tp_params *P, tp_tensor p, const char *name,
     fuzz_demand(*name && tp_ndim(p) > 0 && backwards > 0, "a hook is told of a parameter");
 }
 
-/* Counts multiply-adds. Large inputs exceed the limit anyway, and counting them would take time in
- * proportion to the queries. */
+/* Counts multiply-adds. Large inputs exceed the limit anyway, and counting them would take time
+ * proportional to the queries. */
 static void count(void *env, tp_tape *T, const tp_seen *s)
 {
     (void)T;
@@ -38,8 +38,8 @@ static void open_params(ops_world *w)
     w->param[5] = tp_buffer(w->P, "batches", TP_I64, TP_SHAPE(1), NULL);
 }
 
-/* The four bytes give the compute dtype and modes, the instruction set, the allocation that fails,
- * and for how long. */
+/* The four bytes give the compute dtype and modes, the instruction set, the failing allocation, and
+ * for how long. */
 static void open_world(ops_world *w, bool dry, const uint8_t head[4])
 {
     static const tp_dtype compute[] = { TP_F32, TP_BF16, TP_F64, TP_F32 };
@@ -97,7 +97,7 @@ void ops_open(ops_env *e, const uint8_t head[4])
     tp_observe(e->w[OPS_DRY].T, count, &e->macs);
 }
 
-/* Restores the initial state, so that the next program does what it would do alone. */
+/* Restores the initial state, so that the next program runs like the first. */
 static void restore(ops_world *w)
 {
     const double zeros[4] = { 0 };

@@ -1,6 +1,6 @@
-/* test_fuzz_corpus.c - replays every file of tests/fuzz/corpus through the function that its
- * folder's fuzzer calls: inputs that once failed, and inputs kept for coverage. A failed check or
- * an invalid access ends the test's process. */
+/* test_fuzz_corpus.c - replays every file of tests/fuzz/corpus through its folder's fuzzer
+ * function: inputs that once failed, and inputs kept for coverage. A failed check or an invalid
+ * access ends the test's process. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>

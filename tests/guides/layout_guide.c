@@ -1,4 +1,5 @@
-/* layout_guide.c - the layout of docs/adding-a-data-layout.md is detected, has its word for --layout, and reads both parts. */
+/* layout_guide.c - the layout of docs/adding-a-data-layout.md is detected, has a word for --layout,
+ * and reads both parts. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 
 enum { EACH = 20 };
 
-/* A file whose content is never looked at. */
+/* A file whose content is never read. */
 static void make_file(const char *name)
 {
     FILE *f = fopen(in_folder(name), "w");

@@ -1,5 +1,5 @@
-# The layout of docs/adding-a-data-layout.md, cut out of it, in a copy of the data library: nothing else is needed for
-# it to be found, listed and read (layout_guide.c). The first block of code is its file.
+# Builds the layout of docs/adding-a-data-layout.md, the first code block there, into a copy of the
+# data library: nothing else is needed to find, list and read it (layout_guide.c).
 set(GUIDE ${PROJECT_SOURCE_DIR}/docs/adding-a-data-layout.md)
 set(GUIDE_DIR ${CMAKE_CURRENT_BINARY_DIR}/layout_guide)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${GUIDE})
@@ -14,9 +14,9 @@ if(TARGET tapegrad_data_avx2)
   target_sources(layout_guide PRIVATE $<TARGET_OBJECTS:tapegrad_data_avx2>)
 endif()
 target_compile_options(layout_guide PRIVATE -ffp-contract=off)
-target_include_directories(layout_guide BEFORE PRIVATE ${GUIDE_DIR}/include ${PROJECT_SOURCE_DIR}/data
-  ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(layout_guide PRIVATE tapegrad PkgConfig::LIBARCHIVE PkgConfig::JANSSON PkgConfig::JPEG
-  PkgConfig::PNG PkgConfig::CRITERION Threads::Threads)
+target_include_directories(layout_guide BEFORE PRIVATE ${GUIDE_DIR}/include
+  ${PROJECT_SOURCE_DIR}/data ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(layout_guide PRIVATE tapegrad PkgConfig::LIBARCHIVE PkgConfig::JANSSON
+  PkgConfig::JPEG PkgConfig::PNG PkgConfig::CRITERION Threads::Threads)
 tp_warnings(layout_guide)
 add_test(NAME layout_guide COMMAND layout_guide --jobs 1)

@@ -1,22 +1,26 @@
-# The model of docs/adding-a-model.md, cut out of it, beside the models library: tp-models shows it, and the
-# tests of the table and its own hold for it. The first block of code is the header, the one for tests its test, and
-# the others are the source.
+# Builds the model of docs/adding-a-model.md beside the models library: tp-models shows it, and it
+# passes the tests of the table and its own. The first code block there is the header, the one for
+# tests is its test, and the others are the source.
 set(GUIDE ${PROJECT_SOURCE_DIR}/docs/adding-a-model.md)
 set(GUIDE_DIR ${CMAKE_CURRENT_BINARY_DIR}/model_guide)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${GUIDE})
 file(MAKE_DIRECTORY ${GUIDE_DIR}/include/tapegrad)
-execute_process(COMMAND awk -v dir=${GUIDE_DIR} "/^```c$/ { n++; at = n; next } /^```c tests$/ { at = 0; test = 1; next }
+execute_process(COMMAND awk -v dir=${GUIDE_DIR} "
+   /^```c$/ { n++; at = n; next } /^```c tests$/ { at = 0; test = 1; next }
    /^```$/ { at = -1; test = 0 } at > 0 || test { text[at] = text[at] $0 \"\\n\" }
    END { printf \"%s\", text[0] > (dir \"/test_patch_mlp.c\")
          printf \"%s\", text[1] > (dir \"/include/tapegrad/patch_mlp.h\")
-         for (i = 2; i <= n; i++) printf \"%s%s\", (i > 2 ? \"\\n\" : \"\"), text[i] > (dir \"/patch_mlp.c\") }"
+         for (i = 2; i <= n; i++)
+           printf \"%s%s\", (i > 2 ? \"\\n\" : \"\"), text[i] > (dir \"/patch_mlp.c\") }"
   ${GUIDE} COMMAND_ERROR_IS_FATAL ANY)
 
-# The other models come from the library, whose own table is not linked because this object comes first.
-tp_constants(${GUIDE_DIR}/model_table.c tp_model model.h tp__models ${MODEL_SOURCES} ${GUIDE_DIR}/patch_mlp.c)
+# The other models come from the library; its table is not linked because this object comes first.
+tp_constants(${GUIDE_DIR}/model_table.c tp_model model.h tp__models ${MODEL_SOURCES}
+  ${GUIDE_DIR}/patch_mlp.c)
 add_library(guide_models OBJECT ${GUIDE_DIR}/patch_mlp.c ${GUIDE_DIR}/model_table.c)
 target_compile_definitions(guide_models PRIVATE TP_NO_SITE _POSIX_C_SOURCE=200809L)
-target_include_directories(guide_models PUBLIC ${GUIDE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/models)
+target_include_directories(guide_models PUBLIC ${GUIDE_DIR}/include
+  PRIVATE ${PROJECT_SOURCE_DIR}/models)
 target_link_libraries(guide_models PUBLIC tapegrad_models tapegrad)
 tp_warnings(guide_models)
 
@@ -24,8 +28,8 @@ function(guide_program name)
   add_executable(${name} ${ARGN})
   target_compile_definitions(${name} PRIVATE _POSIX_C_SOURCE=200809L)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE guide_models tapegrad_detection tapegrad_data tapegrad_train tapegrad
-    PkgConfig::JANSSON PkgConfig::CRITERION)
+  target_link_libraries(${name} PRIVATE guide_models tapegrad_detection tapegrad_data
+    tapegrad_train tapegrad PkgConfig::JANSSON PkgConfig::CRITERION)
   tp_warnings(${name})
 endfunction()
 file(GLOB MODEL_VIEWS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/models/*.c)

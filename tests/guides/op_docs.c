@@ -33,7 +33,8 @@ static void cell(char *text, const char *s)
     *end = 0;
 }
 
-/* The op's name, and the parameters of its function if that has the same name; "x, .." for a list of tensors. */
+/* The op's name, with its function's parameters if that has the same name; "x, .." for a list of
+ * tensors. */
 static void call(char *text, const char *op)
 {
     const op_signature *s = op_signature_of(op);
@@ -87,7 +88,8 @@ static void express(char *text)
         text,
         "\n## Expressed by others\n\n"
         "Functions of PyTorch that other ops express. Each op of an expression is a pass over its\n"
-        "operands; `torch.cdist` holds all differences. The expressions are compiled and compared with\n"
+        "operands; `torch.cdist` holds all differences. The expressions are compiled and compared "
+        "with\n"
         "PyTorch (`tests/compare/expressed.h`).\n\n"
         "| PyTorch | here |\n|---|---|\n");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -112,7 +114,8 @@ int main(int argc, char **argv)
     strcpy(
         text,
         "# Ops\n\n"
-        "Made by `op_docs` from the op table and the prototypes in `include/tapegrad/ops/`, which say more. Where a\n"
+        "Made by `op_docs` from the op table and the prototypes in `include/tapegrad/ops/`, which "
+        "say more. Where a\n"
         "function has the op's name, its parameters after the tape follow.\n"
         "Outputs count hidden ones, which only backward reads. *compute dtype*: inputs are\n"
         "brought to the tape's; *adds*: backward can add to a gradient, which saves a pass.\n\n"

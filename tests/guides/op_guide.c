@@ -1,4 +1,5 @@
-/* op_guide.c - the op of docs/adding-an-op.md and a function that is one row of functions.h: values and gradients. */
+/* op_guide.c - values and gradients of docs/adding-an-op.md's op and of a function that is a row of
+ * functions.h. */
 #include <criterion/criterion.h>
 #include <tapegrad/op.h>
 #include <tapegrad/tapegrad.h>

@@ -1,4 +1,4 @@
-# The programs of docs/tutorial.md, cut out of it, are built and run as tests.
+# Builds the programs of docs/tutorial.md and runs them as tests.
 set(TUTORIAL ${PROJECT_SOURCE_DIR}/docs/tutorial.md)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${TUTORIAL})
 execute_process(COMMAND awk -v out=${CMAKE_CURRENT_BINARY_DIR}

@@ -1,5 +1,5 @@
-/* test_coat.c - CoaT-Lite through the public interface: published counts, costs, memory, initial values,
- * shared encodings and their second names, recomputation, image sizes, refusals. */
+/* test_coat.c - CoaT-Lite through the public interface: published counts, costs, memory, initial
+ * values, shared encodings and their second names, recomputation, image sizes, refusals. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ Test(coat, image_sizes)
     models_expect_no_sizes("coat-mini", &c, refused);
 }
 
-/* Every block drops at the same rate; the unused norms take part in nothing. */
+/* Every block drops at the same rate; unused norms have no effect. */
 Test(coat, drop_path_and_unused_norms)
 {
     tp_device *D = device_open(&(tp_device_opts){ .dry = true });
@@ -104,7 +104,7 @@ Test(coat, drop_path_and_unused_norms)
 
 /* ---- second names ---- */
 
-/* Published files list shared encodings under the stage and again under every block. */
+/* Published files list shared encodings under the stage and under every block. */
 static bool canonical(const char *name)
 {
     return strncmp(name, "cpe", 3) == 0 || strncmp(name, "crpe", 4) == 0;

@@ -1,5 +1,5 @@
-/* test_cswin.c - CSWin through the public interface: published counts, costs, memory, initial values,
- * branches, recomputation, image sizes, refusals of impossible requests. */
+/* test_cswin.c - CSWin through the public interface: published counts, costs, memory, initial
+ * values, branches, recomputation, image sizes, refusals of impossible requests. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/cswin.h>
@@ -60,7 +60,7 @@ Test(cswin, initial_values)
     models_expect_initial(&c, rows);
 }
 
-/* The last stage has one branch, and any stage whose map is one stripe. */
+/* Stages whose map is one stripe have one branch, as has the last. */
 Test(cswin, branches)
 {
     tp_device *D = device_open(&(tp_device_opts){ .dry = true });

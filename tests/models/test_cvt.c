@@ -45,7 +45,7 @@ static void init(tp_params *P, tp_cvt *m, tp_cvt_cfg c)
 static const struct published {
     cvt_name name;
     int64_t size, params;
-    double macs, whole; /* whole: G, adds 5 per LayerNorm or BatchNorm element; 0: not stated */
+    double macs, whole; /* whole: G, with 5 per LayerNorm or BatchNorm element; 0: not stated */
 } published[] = {
     { CVT_13, 224, 19997480, 4566089216.0, 0 },
     { CVT_13, 384, 19997480, 16269359616.0, 0 },
@@ -89,8 +89,8 @@ Test(cvt, counts_and_costs)
     tp_device_close(D);
 }
 
-/* Bytes that a recorded forward pass of an image keeps on a dry device. It is
- * small, since allocations above 1 MiB are rounded up to 2 MiB. */
+/* Bytes that a recorded forward pass keeps on a dry device. The image is small, since allocations
+ * above 1 MiB round up to 2 MiB. */
 static double kept(tp_cvt_cfg cfg, int64_t H, int64_t W)
 {
     static tp_cvt m;
@@ -364,7 +364,7 @@ static void free_run(run *r)
     free(r->buffer);
 }
 
-/* Recomputation gives the same bits of loss, gradients and running statistics in less memory. */
+/* Recomputation gives the same bits in loss, gradients and running statistics in less memory. */
 Test(cvt, recomputed_blocks)
 {
     for (int f = 0; f < 3; f++) {
@@ -448,7 +448,7 @@ Test(cvt, impossible_configurations)
     tp_device_close(D);
 }
 
-/* Writes cfg to a file and reads it back. `value` replaces key's, if given; NULL omits the key. */
+/* Writes cfg to a file and reads it back. `value` replaces key's; NULL omits the key. */
 static bool through_file(const tp_cvt_cfg *cfg, const char *key, const char *value,
                          tp_cvt_cfg *back, char *why, size_t size)
 {

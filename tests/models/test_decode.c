@@ -20,31 +20,66 @@ typedef struct decode_case {
 
 /* clang-format off */
 static const decode_case cases[] = {
-    { "phantom cache", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 } }, false, false },
-    { "cache longer than the segment", 8, 32, { .attn = { .heads = 2, .chunk = 4, .rank = 2, .window = 8 } }, false, true },
-    { "cache shorter than the segment", 24, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 } }, false, false },
-    { "segment shorter than the window", 8, 24, { .attn = { .heads = 3, .chunk = 4, .rank = 1, .window = 16 } }, false, false },
-    { "segment of several windows", 24, 24, { .attn = { .heads = 2, .chunk = 3, .rank = 1, .window = 8 } }, false, false },
-    { "chunks longer than the window", 12, 12, { .attn = { .heads = 2, .chunk = 6, .rank = 1, .window = 4 } }, false, false },
-    { "chunks of one token", 6, 12, { .attn = { .heads = 2, .chunk = 1, .rank = 2, .window = 6 } }, false, false },
-    { "one chunk a segment", 8, 8, { .attn = { .heads = 2, .chunk = 8, .rank = 3, .window = 8 } }, false, false },
-    { "clamped", 16, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .clamp = 3, .chunk_clamp = 2 } }, false, false },
-    { "post-LN", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 } }, true, true },
-    { "project first", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, .project_first = true }, false, false },
-    { "local norm", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, .ln_local = true }, false, false },
-    { "segment window", 16, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .segment = true } }, false, false },
-    { "masked", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = true } }, false, false },
-    { "masked, cache shorter than the window", 8, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 16, .masked = true } }, false, false },
-    { "masked, no cache", 8, 0, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = true } }, false, false },
-    { "masked, chunks of one token", 5, 10, { .attn = { .heads = 2, .chunk = 1, .rank = 1, .window = 5, .masked = true } }, false, false },
-    { "window only", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 0, .window = 8 } }, false, false },
-    { "window only, masked, project first", 8, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 0, .window = 8, .masked = true }, .project_first = true }, false, true },
-    { "projection only", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 2, .window = 0 } }, false, false },
-    { "projection only, masked", 8, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 0, .masked = true } }, false, true },
-    { "projection only, local norm", 8, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 0 }, .ln_local = true }, false, false },
-    { "no DualLN", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, .raw_kv = true }, false, false },
-    { "the paper's op", 16, 24, { .attn = { .heads = 3, .chunk = 4, .rank = 2, .window = 8, .masked = true, .segment = true },
-                                  .ln_local = true, .project_first = true }, false, false },
+    { "phantom cache", 8, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 } }, false, false },
+    { "cache longer than the segment", 8, 32,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 2, .window = 8 } }, false, true },
+    { "cache shorter than the segment", 24, 8,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 } }, false, false },
+    { "segment shorter than the window", 8, 24,
+      { .attn = { .heads = 3, .chunk = 4, .rank = 1, .window = 16 } }, false, false },
+    { "segment of several windows", 24, 24,
+      { .attn = { .heads = 2, .chunk = 3, .rank = 1, .window = 8 } }, false, false },
+    { "chunks longer than the window", 12, 12,
+      { .attn = { .heads = 2, .chunk = 6, .rank = 1, .window = 4 } }, false, false },
+    { "chunks of one token", 6, 12,
+      { .attn = { .heads = 2, .chunk = 1, .rank = 2, .window = 6 } }, false, false },
+    { "one chunk a segment", 8, 8,
+      { .attn = { .heads = 2, .chunk = 8, .rank = 3, .window = 8 } }, false, false },
+    { "clamped", 16, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .clamp = 3, .chunk_clamp = 2 } },
+      false, false },
+    { "post-LN", 8, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 } }, true, true },
+    { "project first", 8, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, .project_first = true },
+      false, false },
+    { "local norm", 8, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, .ln_local = true },
+      false, false },
+    { "segment window", 16, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .segment = true } },
+      false, false },
+    { "masked", 8, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = true } },
+      false, false },
+    { "masked, cache shorter than the window", 8, 8,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 16, .masked = true } },
+      false, false },
+    { "masked, no cache", 8, 0,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = true } },
+      false, false },
+    { "masked, chunks of one token", 5, 10,
+      { .attn = { .heads = 2, .chunk = 1, .rank = 1, .window = 5, .masked = true } },
+      false, false },
+    { "window only", 8, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 0, .window = 8 } }, false, false },
+    { "window only, masked, project first", 8, 8,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 0, .window = 8, .masked = true },
+        .project_first = true }, false, true },
+    { "projection only", 8, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 2, .window = 0 } }, false, false },
+    { "projection only, masked", 8, 8,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 0, .masked = true } }, false, true },
+    { "projection only, local norm", 8, 8,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 0 }, .ln_local = true },
+      false, false },
+    { "no DualLN", 8, 16,
+      { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, .raw_kv = true },
+      false, false },
+    { "the paper's op", 16, 24,
+      { .attn = { .heads = 3, .chunk = 4, .rank = 2, .window = 8, .masked = true, .segment = true },
+        .ln_local = true, .project_first = true }, false, false },
 };
 /* clang-format on */
 
@@ -75,7 +110,7 @@ static void open_bench(bench *b, const decode_case *c)
     tp_ls_lm_init(b->P, &b->lm, "", cfg);
     cr_assert(tp_params_ok(b->P), "%s: %s", c->name, tp_params_why(b->P));
 
-    /* Larger weights than the initial 0.02, at which attention is nearly uniform. */
+    /* Weights above the initial 0.02, where attention is nearly uniform. */
     for (tp_param_info it = { 0 }; tp_next_param(b->P, &it);) {
         static double x[1 << 14];
         const size_t bytes = (size_t)tp_numel(it.tensor) * sizeof *x;
@@ -95,7 +130,7 @@ static void close_bench(bench *b)
     tp_device_close(b->D);
 }
 
-/* Logits after tokens 0 .. n-1, from a fresh state, in whole segments and a padded last one. */
+/* Logits after tokens 0 .. n-1, from a fresh state, in full segments and a padded last one. */
 static void recompute(bench *b, const int32_t *token, int64_t n, int64_t segment, double *logits)
 {
     tp_tape *T = b->T;
@@ -114,15 +149,15 @@ static void recompute(bench *b, const int32_t *token, int64_t n, int64_t segment
     cr_assert(tp_ok(T), "%s", tp_why(T));
 }
 
-/* The tolerance of logits. Weights of this size amplify rounding in f32, by which errors up to 1e-3
- * occur, also on the CPU. */
+/* The tolerance of logits. Weights of this size amplify f32 rounding to errors of up to 1e-3, also
+ * on the CPU. */
 static double tolerance(void)
 {
     return device_limit(2e-6, 4e-3);
 }
 
-/* An emulated GPU decodes across two segment borders, not three, and recomputes only every
- * sixteenth token, as earlier errors persist in the state. */
+/* An emulated GPU crosses two segment borders instead of three and recomputes only every sixteenth
+ * token, as earlier errors persist in the state. */
 static int stride(void)
 {
     return device_is_emulated() ? 16 : 1;
@@ -196,7 +231,7 @@ Test(decode, prompts_of_any_length)
     close_bench(&b);
 }
 
-/* Tokens at the same position in a chunk take the same number of launches in every segment, with a
+/* Tokens at the same position in a chunk take the same number of launches in every segment, and a
  * few more at a border. Memory after each segment does not grow. */
 Test(decode, work_and_memory_do_not_grow)
 {

@@ -190,7 +190,7 @@ typedef struct planted {
     const char *why;      /* part of the message */
 } planted;
 
-/* One mistake for each way of reading a value and of comparing it. */
+/* One mistake for each way to read and to compare a value. */
 static const planted mistakes[] = {
     { "lm/attn_r1_basic",
       { "novelty", "1" },
@@ -313,7 +313,7 @@ Test(fixtures, mistakes_in_metadata_are_refused)
     tp_device_close(D);
 }
 
-/* A tensor that was not compared is a failure, and so is a missing tensor. */
+/* An uncompared tensor is a failure, and so is a missing one. */
 Test(fixtures, tensors_too_many_or_too_few_are_refused, .init = make_folder, .fini = remove_folder)
 {
     static const struct {
@@ -391,7 +391,7 @@ static float *read_floats(tp_file *F, const char *name)
 }
 
 /* Copies a case without its gradients. The new probe is orthogonal to the output up to rounding;
- * output.loss is off by `off` times the norm of its terms. */
+ * output.loss is off by `off` times its terms' norm. */
 static void copy_orthogonal(const char *from, const char *to, double off)
 {
     tp_file *F = tp_file_open(from);

@@ -1,4 +1,4 @@
-/* test_lra.c - encoders of the Long Range Arena through the public interface: counts and costs of every
+/* test_lra.c - Long Range Arena encoders through the public interface: counts and costs of every
  * published model, names, refusals, padding, dropout, random features. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -127,7 +127,7 @@ static void logits_of(rig *r, int64_t other, float y[B * 3])
     cr_assert(tp_read(r->T, z, y, B * 3 * sizeof *y), "%s", tp_why(r->T));
 }
 
-/* What padding holds changes no result; the fixed rotations keep Reformer's buckets. */
+/* Padding's contents change no result; fixed rotations keep Reformer's buckets. */
 Test(lra, padding_is_not_read)
 {
     for (int kind = TP_LRA_LS; kind <= TP_LRA_NONE; kind++) {
@@ -145,7 +145,7 @@ Test(lra, padding_is_not_read)
     }
 }
 
-/* In training, every dropout of the model takes part; gradients reach what has an effect. */
+/* In training, every dropout of the model acts; gradients reach all that has an effect. */
 Test(lra, trains_with_dropout)
 {
     for (int pooling = TP_LRA_MEAN; pooling <= TP_LRA_CLS_POOL; pooling++) {

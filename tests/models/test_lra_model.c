@@ -1,5 +1,5 @@
-/* test_lra_model.c - batches of documents in the encoders of the Long Range Arena, through the table of models: masks
- * made from ids, pairs, shorter batches, recomputation, refusals. */
+/* test_lra_model.c - batches of documents in Long Range Arena encoders through the table of models:
+ * masks made from ids, pairs, shorter batches, recomputation, refusals. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -59,7 +59,8 @@ static void close_rig(rig *r)
     tp_device_close(r->D);
 }
 
-/* Document i, of n tokens with its padding. Among its ids are 255 and 256, which end as 255 and 0 in a byte. */
+/* Document i, of n tokens with padding. Its ids include 255 and 256, which a byte would turn into
+ * 255 and 0. */
 static int32_t id_of(int i, int t)
 {
     const int lengths[] = { N, 13, 5, 21 };
@@ -129,7 +130,7 @@ Test(lra_model, masks_come_from_ids)
     }
 }
 
-/* Shorter batches cost less and give the same results where a CLS stands for the document. */
+/* Shorter batches cost less and give the same results if a CLS token is pooled. */
 Test(lra_model, padding_beyond_the_longest_document)
 {
     enum { SHORT = 16 };
@@ -192,7 +193,7 @@ static void compare_recomputation(tp_model_cfg c)
     free(want);
 }
 
-/* The same bits, with dropout and Reformer's random rotations. */
+/* The same bits with dropout and Reformer's random rotations. */
 Test(lra_model, recomputation)
 {
     for (int kind = TP_LRA_LS; kind <= TP_LRA_NONE; kind++)
@@ -207,7 +208,7 @@ Test(lra_model, recomputation)
 
 /* ---- other ---- */
 
-/* Drawn features replace those of the initialisation, the same for a seed and a number. */
+/* Drawn features replace the initial ones and depend only on the seed and a number. */
 Test(lra_model, features_are_drawn)
 {
     float a[4 * 8], b[4 * 8], c[4 * 8];

@@ -1,5 +1,5 @@
-/* test_lra_packed.c - encoders of the Long Range Arena over packed documents: logits and gradients of the same
- * documents padded, and of each one alone; batches of the loader; refusals. */
+/* test_lra_packed.c - Long Range Arena encoders over packed documents: logits and gradients equal
+ * those of padded and of single documents; batches of the loader; refusals. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static int64_t word(int64_t b, int64_t i)
     return 1 + (b * 31 + i * 7) % (WORDS - 2);
 }
 
-/* Documents first .. first + n - 1 of n tokens each, padded with another word than 0. */
+/* Documents first .. first + n - 1 of n tokens each, padded with a word other than 0. */
 static tp_tensor padded(tp_tape *T, const tp_lra *m, int64_t first, int64_t n, int64_t tokens)
 {
     int64_t ids[B * N];
@@ -105,7 +105,7 @@ static tp_lra_packed packed(tp_tape *T, int64_t longest)
                             N };
 }
 
-/* Backward from the logits of documents `first` on. */
+/* Backward from logits of documents from `first`. */
 static void run_back(rig *r, tp_tensor z, int64_t first, double *logits)
 {
     rig_backward(r, z, first * CLASSES, logits + first * CLASSES);
@@ -132,7 +132,7 @@ static void expect_same(const variant *v, const char *what, const double *a, con
     cr_expect_leq(error, device_limit(1e-12, 2e-4), "%s: %s differ by %g", v->name, what, error);
 }
 
-/* Packed, padded, and each document in a pass of its own, whose gradients are added. */
+/* Packed, padded, and each document in a separate pass, with added gradients. */
 enum { PACKED, PADDED, ALONE, WAYS };
 
 static int64_t run(const variant *v, int way, double *logits, double *g)
@@ -179,7 +179,7 @@ Test(lra_packed, equals_padded_and_alone)
     for (int i = 0; i < VARIANTS; i++) check(&variants[i]);
 }
 
-/* Dropout reaches every place that has it, and leaves results finite. */
+/* Dropout acts everywhere and keeps results finite. */
 Test(lra_packed, trains_with_dropout)
 {
     for (int i = 0; i < VARIANTS; i++) {
@@ -198,7 +198,7 @@ Test(lra_packed, trains_with_dropout)
     }
 }
 
-/* Logits and gradients of a training step. longest: that of the model, which recomputation takes. */
+/* Logits and gradients of a training step. longest: the model's, for recomputation. */
 static int64_t step(const variant *v, tp_recompute way, double *logits, double *g)
 {
     tp_lra_cfg c = config(v);

@@ -1,5 +1,5 @@
-/* test_model_members.c - members of configurations that change by name: every member of every row takes its own text,
- * and impossible texts are refused. */
+/* test_model_members.c - configuration members set by name: every member of every row accepts the
+ * text of its value, and impossible texts are refused. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static tp_model_cfg preset(const char *name)
     return c;
 }
 
-/* Every member takes the text of its value, alone and with all others. */
+/* Every member accepts its value's text, separately and with all others. */
 Test(model_members, members_take_their_own_text)
 {
     const tp_model_row *row;
@@ -93,7 +93,7 @@ Test(model_members, changes_by_name)
     cr_expect(s->depths[2] == 0 && s->heads[3] == 0, "equal models have equal unused entries");
 }
 
-/* One more than the range of a whole number is refused, and one less than its least; the type names both. */
+/* Integers just outside the range are refused; the type names both limits. */
 Test(model_members, ranges)
 {
     const tp_model *before = NULL;

@@ -260,8 +260,8 @@ Test(model_table, files_without_a_model, .init = make_folder, .fini = remove_fol
 
 /* ---- parameters ---- */
 
-/* The tolerance of a count against the paper's: half a unit of its last digit, for most papers a
- * tenth of a million, or a model's own tolerance. */
+/* The tolerance of a count against the paper's: half a unit of its last digit (for most papers a
+ * tenth of a million), or the model's own. */
 static double tolerance(const tp_model_row *row)
 {
     static const struct {
@@ -273,7 +273,7 @@ static double tolerance(const tp_model_row *row)
         { "cswin-", 0.7e6 },     /* printed in whole millions, rounded up           */
         { "swin-", 0.5e6 },      /* printed in whole millions, here and below       */
         { "-rpb", 0.35e6 },      /* printed without the bias tables                 */
-        { "vit-l", 2.8e6 },      /* printed for another head                        */
+        { "vit-l", 2.8e6 },      /* printed for another head */
         { "resnet-1", 0.2e6 },   /* printed counts differ from the model's          */
         { "coat_lite-", 0.2e6 }, { "mpvit-", 0.1e6 }, { "base-wide", 0.5e6 },
         { "cvt-", 0.5e6 },       { "ls_lm-", 0.6e6 }, { "txl-", 0.6e6 },
@@ -320,7 +320,7 @@ static tp_shape results(const tp_model_cfg *c)
                                         : TP_SHAPE(BATCH, outputs);
 }
 
-/* Reformer has keys and biases that it does not read, and the model without attention all of these. */
+/* Reformer has keys and biases that it does not read; the model without attention reads none. */
 static bool is_unread(const tp_model_cfg *c, const char *name)
 {
     const tp_lra_kind kind =
@@ -387,7 +387,7 @@ Test(model_table, descriptions)
     }
 }
 
-/* Mixtures of tokens have a fixed length. */
+/* Token mixing has a fixed length. */
 static bool takes_one_length(const tp_model_cfg *c)
 {
     const tp_lra_cfg *l = (const tp_lra_cfg *)&c->at;

@@ -68,7 +68,7 @@ Test(models, impossible_configurations)
     tp_device_close(D);
 }
 
-/* The products of these sizes would overflow. */
+/* The products of these sizes overflow. */
 Test(models, impossible_sizes_of_transformer_xl)
 {
     const struct {
@@ -140,8 +140,8 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     tp_file_close(F);
 }
 
-/* What configurations got later is written unless it has its default, so that files without it stay as they
- * were, and are read as before. */
+/* Members added later are written only if they differ from their defaults, so files without them
+ * stay unchanged and are read as before. */
 Test(models, optional_members, .init = make_folder, .fini = remove_folder)
 {
     for (int set = 0; set < 2; set++) {

@@ -77,7 +77,7 @@ Test(models, masked_caches_grow_from_nothing)
     close_rig(&r);
 }
 
-/* A partly real cache gives the same result as its real rows alone. */
+/* A partly real cache gives the results of its real rows. */
 Test(models, masked_rows_may_as_well_not_be_there)
 {
     enum { L = 16, REAL = 8, M = 8, DIM = 16 };

@@ -1,5 +1,5 @@
-/* test_mpvit.c - MPViT through the public interface: published counts, costs, memory, initial values,
- * stochastic depth, second names, recomputation, image sizes, refusals. */
+/* test_mpvit.c - MPViT through the public interface: published counts, costs, memory, initial
+ * values, stochastic depth, second names, recomputation, image sizes, refusals. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/mpvit.h>
@@ -36,7 +36,8 @@ Test(mpvit, counts)
     cr_expect_eq(models_tensors(&c), 644);
 }
 
-/* A published file lists every name: 644 tensors, their second names, three buffers of each batch norm. */
+/* A published file lists every name: 644 tensors, their second names, three buffers per batch
+ * norm. */
 Test(mpvit, names_of_a_published_file)
 {
     tp_device *D = device_open(&(tp_device_opts){ .dry = true });
@@ -87,7 +88,7 @@ Test(mpvit, initial_values)
     models_expect_initial(&c, rows);
 }
 
-/* Linear over the layers of all stages; all paths of a stage have the same rates. */
+/* Rates are linear in the layers of all stages; all paths of a stage share them. */
 Test(mpvit, drop_path)
 {
     static const double rates[TP_MPVIT_STAGES][2] = { { 0 }, { 0.1, 0.2 }, { 0.3 }, { 0.4 } };

@@ -1,5 +1,5 @@
-/* test_parity_audit.c - the audit of reference cases: it finds the keys without effect and compares them with the
- * case's list `inert`. */
+/* test_parity_audit.c - the audit of reference cases finds the keys without effect and compares
+ * them with the case's list `inert`. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 
 #define FOLDER TP_SOURCE_DIR "/tests/fixtures/"
 
-/* Audits a case whose `inert` lists the keys without effect. Returns the number of changes, which are all if `out` is
- * not stderr. */
+/* Audits a case whose `inert` lists the keys without effect. Returns the number of changes tried,
+ * all if `out` is not stderr. */
 static int expect_inert_keys(tp_device *D, const char *path, FILE *out)
 {
     parity_audit a;
@@ -28,7 +28,7 @@ static int expect_inert_keys(tp_device *D, const char *path, FILE *out)
     return a.changes;
 }
 
-/* The keys without effect are those that these cases list. */
+/* The keys without effect are those in the cases' lists. */
 Test(parity_audit, keys_without_effect)
 {
     static const char *const cases[] = {
@@ -67,7 +67,7 @@ Test(parity_audit, keys_without_effect)
     tp_device_close(D);
 }
 
-/* The same for all other cases but those of full size, which take minutes: tp-parity --audit. */
+/* The same for all other cases except full-size ones, which take minutes: tp-parity --audit. */
 Test(parity_audit, all_areas)
 {
 #if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__)
@@ -115,8 +115,8 @@ static char *audit_copy(const char *file, const parity_change *c, const char *le
     return text;
 }
 
-/* A list that lacks a key without effect is wrong, and so is one with a key whose change is noticed. Without a list
- * nothing is. */
+/* A list is wrong if it omits a key without effect or has a key whose change is noticed. Without a
+ * list nothing is wrong. */
 Test(parity_audit, compares_with_the_list, .init = make_folder, .fini = remove_folder)
 {
     static const struct {
@@ -148,7 +148,7 @@ Test(parity_audit, compares_with_the_list, .init = make_folder, .fini = remove_f
     }
 }
 
-/* A list may only name settings: not what the case lacks, nor what configures nothing. */
+/* A list may only name settings: no missing keys, and none that configure nothing. */
 Test(parity_audit, refuses_other_names, .init = make_folder, .fini = remove_folder)
 {
     static const char *const lists[][2] = { { "mode heads", "heads" },
@@ -166,7 +166,7 @@ Test(parity_audit, refuses_other_names, .init = make_folder, .fini = remove_fold
     }
 }
 
-/* A value of an effective key may have no effect, like its neighbours; the list then lacks the key. */
+/* A value of an effective key and its neighbours may have no effect; the list omits the key. */
 Test(parity_audit, values_without_effect, .init = make_folder, .fini = remove_folder)
 {
     static const struct {

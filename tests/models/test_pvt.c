@@ -1,5 +1,5 @@
-/* test_pvt.c - PVT and PVTv2: costs, initial values, other sizes, features, recomputation, weights of
- * another size. */
+/* test_pvt.c - PVT and PVTv2: costs, initial values, other sizes, features, recomputation, weights
+ * of another size. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -116,7 +116,8 @@ Test(pvt, drop_path_rates)
     tp_device_close(D);
 }
 
-/* Tables of positions are those of 64 x 32. An image of as many tokens but other sides is resized, too. */
+/* Position tables are those of 64 x 32. An image with as many tokens but other sides is resized
+ * too. */
 Test(pvt, any_size)
 {
     static const int64_t sizes[][2] = { { 64, 32 }, { 32, 64 }, { 128, 96 }, { 71, 101 }, { 0 } };
@@ -136,7 +137,7 @@ Test(pvt, recomputed_blocks)
     }
 }
 
-/* Features are those of a backbone, whether the model has a head or not, and a backbone has no head. */
+/* Features are those of a backbone, with or without a head, and a backbone has no head. */
 Test(pvt, features)
 {
     static tp_pvt m;

@@ -93,7 +93,8 @@ Test(resnet, recomputed_blocks)
     models_expect_recomputation("basic blocks", &basic, false);
 }
 
-/* Frozen norms use and keep their running statistics in training, also when blocks are recomputed. */
+/* Frozen norms use and keep their running statistics in training, also when blocks are
+ * recomputed. */
 Test(resnet, frozen_norms)
 {
     static tp_resnet m;

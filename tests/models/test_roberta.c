@@ -1,5 +1,6 @@
-/* test_roberta.c - RoBERTa, Longformer and long-short RoBERTa: counts, masks and global tokens, predictions of chosen
- * rows, recomputation, memory, refusals. test_roberta_files.c has conversions and published files. */
+/* test_roberta.c - RoBERTa, Longformer and long-short RoBERTa: counts, masks and global tokens,
+ * predictions of chosen rows, recomputation, memory, refusals. test_roberta_files.c has conversions
+ * and published files. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -39,7 +40,8 @@ Test(roberta, counts_of_the_papers)
     }
 }
 
-/* Computed apart from the library: 12 layers of 512 tokens; of 4096 with windows of 512 and one global token. */
+/* Computed independently: 12 layers of 512 tokens; of 4096 with windows of 512 and one global
+ * token. */
 Test(roberta, multiply_adds)
 {
     static const struct {
@@ -57,7 +59,7 @@ Test(roberta, multiply_adds)
 
 /* ---- masks, padding, global tokens ---- */
 
-/* More padding changes nothing, whether a length suits the windows or not. */
+/* More padding changes nothing, whether or not lengths fit windows. */
 Test(roberta, padding_changes_nothing)
 {
     for (int kind = 0; kind < 3; kind++) {
@@ -80,7 +82,7 @@ Test(roberta, padding_changes_nothing)
     }
 }
 
-/* Global tokens given as codes are those of the default, one each; samples may have none or all. */
+/* Global tokens given as codes equal the default, one each; samples may have none or all. */
 Test(roberta, global_tokens)
 {
     rig *r = roberta_open(roberta_small(TP_ROBERTA_LONGFORMER, TP_ROBERTA_CLS), 1);
@@ -104,7 +106,7 @@ Test(roberta, global_tokens)
     roberta_close(r);
 }
 
-/* Texts that are no whole windows: global tokens stay where they are. */
+/* Texts that do not fill windows: global tokens stay in place. */
 Test(roberta, global_tokens_of_padded_texts)
 {
     rig *r = roberta_open(roberta_small(TP_ROBERTA_LONGFORMER, TP_ROBERTA_MLM), 1);
@@ -176,7 +178,7 @@ Test(roberta, recomputation)
 
 /* ---- memory ---- */
 
-/* Bytes that a recorded step keeps, without the waste of blocks that fit closely. */
+/* Bytes that a recorded step keeps, without the waste of block allocation. */
 static double kept(const tp_model_cfg *c)
 {
     tp_device *dev = tp_device_open("cpu", &(tp_device_opts){ .dry = true, .exact = true });
@@ -184,7 +186,7 @@ static double kept(const tp_model_cfg *c)
     tp_tape *T = tp_tape_new(dev, &(tp_tape_opts){ .train = true });
     tp_net *net = tp_net_new(P, "", c);
     double bytes[2];
-    for (int k = 0; k < 2; k++) { /* the first one also makes room for gradients */
+    for (int k = 0; k < 2; k++) { /* the first run also allocates gradients */
         tp_reset(T);
         const tp_tensor ids = tp_full(T, TP_I32, tp_model_shape(c, 1, 0), 0.0);
         bytes[0] = (double)tp_device_stats(dev).live_bytes;
@@ -210,7 +212,7 @@ Test(roberta, memory_of_a_step)
         r->dim = 128;
         r->hidden = 256;
         r->rank *= 2;
-        r->dropout = r->attention_dropout = 0.1; /* none at all would keep a tensor more */
+        r->dropout = r->attention_dropout = 0.1; /* zero would keep one more tensor */
         r->raw_kv = i >= 9;
         r->recompute = (tp_recompute)(i / 3 % 3);
         const double ours = kept(&c), formula = tp_model_cost(&c, 0, 0).saved;
@@ -241,7 +243,7 @@ Test(roberta, impossible_configurations)
     models_expect_impossible(&tp_model_roberta, &c, rows);
 }
 
-/* Rows that padding to whole windows makes are the limit; full attention has no window, whatever cfg says. */
+/* The limit includes padding to full windows; full attention has no window, whatever cfg says. */
 Test(roberta, longest_texts)
 {
     static const int most[] = {
@@ -261,7 +263,7 @@ Test(roberta, longest_texts)
                                  tp_from(r->T, TP_I32, TP_SHAPE(B, most[kind] + 1), ids));
         cr_expect(strstr(tp_why(r->T), "are longer than the 32 of this model: cut them"), "%s",
                   tp_why(r->T));
-        if (kind == TP_ROBERTA_LS) { /* the window's last token is real, too */
+        if (kind == TP_ROBERTA_LS) { /* the window's last token is also real */
             tp_clear(r->T);
             tp_reset(r->T);
             ids[33 + 32] = 4;

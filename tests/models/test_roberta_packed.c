@@ -1,5 +1,6 @@
-/* test_roberta_packed.c - RoBERTa, Longformer and long-short RoBERTa over packed documents: logits and gradients of the
- * same documents padded, and of each one alone; dropout, recomputation, predictions of chosen rows, refusals. */
+/* test_roberta_packed.c - RoBERTa, Longformer and long-short RoBERTa over packed documents: logits
+ * and gradients equal those of padded and of single documents; dropout, recomputation, predictions
+ * of chosen rows, refusals. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static const int64_t lengths[B] = { 13, 1, 32, 5, 8 };
 
 /* ---- models ---- */
 
-typedef enum globals { DEFAULT, NO_TOKEN, SOME, MANY } globals; /* MANY: more than a head is wide */
+typedef enum globals { DEFAULT, NO_TOKEN, SOME, MANY } globals; /* MANY: more than a head's width */
 
 typedef struct variant {
     const char *name;
@@ -82,7 +83,8 @@ static int64_t word(int64_t b, int64_t i)
     return i == 0 ? 0 : 4 + (b * 31 + i * 7) % (WORDS - 5);
 }
 
-/* Token i of document b: of SOME and MANY, a number of them that depends on the document is global. */
+/* Token i of document b: in SOME and MANY, a number of them that depends on the document is
+ * global. */
 static uint8_t code(const variant *v, int64_t b, int64_t i)
 {
     if (v->global == NO_TOKEN) return 1;
@@ -129,13 +131,13 @@ static tp_roberta_packed packed(rig *r, const variant *v, int64_t longest)
 
 enum { VALUES = B * N * WORDS };
 
-/* Backward from logits z, which are rows `at` on of that width. */
+/* Backward from logits z, rows of that width from `at` on. */
 static void run_back(rig *r, tp_tensor z, int64_t at, int64_t width, double *logits)
 {
     rig_backward(r, z, at * width, logits + at * width);
 }
 
-/* Logits of documents first .. first + n - 1, whose padding is left out. */
+/* Logits of documents first .. first + n - 1, without padding. */
 static void run_padded(rig *r, const variant *v, int64_t first, int64_t n, int64_t tokens,
                        double *logits)
 {
@@ -235,7 +237,7 @@ Test(roberta_packed, bf16)
 
 /* ---- training ---- */
 
-/* Dropout reaches every model, and a looser bound for the longest document draws other masks. */
+/* Dropout reaches every model; a looser bound for the longest document draws other masks. */
 Test(roberta_packed, trains_with_dropout)
 {
     double *y[2] = { malloc(VALUES * sizeof(double)), malloc(VALUES * sizeof(double)) };

@@ -133,7 +133,7 @@ Test(swin, weights_for_another_image_size, .init = make_folder, .fini = remove_f
     expect_resized(D, P, Q, table, TP_SHAPE(1, 3, 3, 4), (int64_t[]){ 7, 7 });
     expect_resized(D, P, Q, ape, TP_SHAPE(1, 8, 8, 16), (int64_t[]){ 16, 32 });
 
-    /* 16 x 32 patches are no square, but a map of the same proportions. */
+    /* 16 x 32 patches are not square but keep the proportions. */
     cr_assert(tp_save(Q, in_folder("wide.safetensors")), "%s", tp_params_why(Q));
     c.image[0] = 32;
     c.image[1] = 64;
@@ -151,7 +151,7 @@ Test(swin, weights_for_another_image_size, .init = make_folder, .fini = remove_f
     tp_device_close(D);
 }
 
-/* A position embedding fits one size only. */
+/* A position embedding fits only one size. */
 Test(swin, positions_of_another_size)
 {
     tp_swin_cfg c = small();

@@ -87,7 +87,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* Multiply-adds of the official code that this library does without: keys of padding and beyond the edges of the map,
+/* Multiply-adds of the official code that this library avoids: keys of padding and outside the map,
  * queries of padding; Performer's squared norms, which are elementwise ops here. */
 static double upstream(const tp_vil_cfg *c)
 {
@@ -372,7 +372,7 @@ Test(vil, random_shifts)
     close_rig(&r);
 }
 
-/* A model without fixed map sizes accepts other images; otherwise there is a message. */
+/* A model without fixed map sizes accepts other images; others report an error. */
 Test(vil, other_image_sizes)
 {
     static rig r;
@@ -460,7 +460,7 @@ Test(vil, initial_values)
     close_rig(&r);
 }
 
-/* Blocks have orthogonal rows whose mean squared norm is the width; each draw differs. */
+/* Blocks have orthogonal rows with the width as mean squared norm; draws differ. */
 Test(vil, performer_features)
 {
     enum { M = 200, D = 16 };

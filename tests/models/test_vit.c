@@ -1,5 +1,5 @@
-/* test_vit.c - ViT and DeiT: costs, initial values, other sizes, both heads, losses of distillation,
- * recomputation, weights of another size. */
+/* test_vit.c - ViT and DeiT: costs, initial values, other sizes, both heads, losses of
+ * distillation, recomputation, weights of another size. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -128,7 +128,7 @@ static double *values(tp_tape *T, tp_tensor x)
     return d;
 }
 
-/* The result is the mean of both heads; a model with one head gives it twice. */
+/* The result is the mean of both heads; with one head it is given twice. */
 Test(vit, heads)
 {
     static const char *const names[] = { "deit-mini", "convnet" };
@@ -160,7 +160,7 @@ Test(vit, heads)
 
 /* ---- distillation ---- */
 
-/* A student that agrees with its teacher has no soft loss; nothing flows to the teacher. */
+/* A student that agrees with its teacher has no soft loss; the teacher gets no gradient. */
 Test(vit, distillation)
 {
     const float logits[] = { 1, 2, 3, 0, -1, 4 }, other[] = { 3, 0, 1, 1, 1, 1 };
@@ -237,7 +237,7 @@ Test(vit, weights_of_another_size, .init = make_folder, .fini = remove_folder)
     tp_device_close(D);
 }
 
-/* Only a square grid of positions can be resized, and another width or class count is refused. */
+/* Only a square position grid can be resized; another width or class count is refused. */
 Test(vit, weights_that_do_not_fit, .init = make_folder, .fini = remove_folder)
 {
     static const struct {

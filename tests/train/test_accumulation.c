@@ -1,6 +1,6 @@
-/* test_accumulation.c - an update over several batches is that over one batch of all their targets, however
- * many targets each has. The program fits a constant to numbers, of which some examples have many and some
- * none. */
+/* test_accumulation.c - an update over several batches equals that over one batch of all their
+ * targets, however many each has. The program fits a constant to numbers, of which some examples
+ * have many and some none. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ typedef struct state {
     tp_tensor w, x;
 } state;
 
-static bool set_late; /* the number of targets, by loss instead of next */
+static bool set_late; /* loss, not next, sets the number of targets */
 
 static void open_numbers(tp_run *R, tp_file *from)
 {
@@ -103,7 +103,7 @@ static outcome train(const char *flags)
     return y;
 }
 
-/* Clipping divides by the norm + 1e-6, whatever the gradients are multiplied by later. */
+/* Clipping divides by the norm + 1e-6, however the gradients are scaled later. */
 static void expect_same(const char *flags, const outcome *want)
 {
     const outcome y = train(flags);

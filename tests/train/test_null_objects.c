@@ -1,5 +1,5 @@
-/* test_null_objects.c - functions of data, detection, models and the engine, given NULL for an object: they do nothing
- * and return false, 0 or NULL. test_null.c has the core, the modules and the messages. */
+/* test_null_objects.c - functions of data, detection, models and the engine do nothing with a NULL
+ * object and return false, 0 or NULL. test_null.c covers the core, the modules and the messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* test_optim.c - every form of every optimiser against plain loops in double, and the conditions of a
+/* test_optim.c - every form of every optimiser against plain loops in double; preconditions of a
  * step. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -85,7 +85,7 @@ Test(optim, bits_do_not_depend_on_threads)
     }
 }
 
-/* ---- conditions of a step ---- */
+/* ---- before a step ---- */
 
 Test(optim, a_step_without_gradients_fails_and_the_next_may_succeed)
 {
@@ -201,7 +201,7 @@ Test(optim, bad_numbers_and_failed_parameters)
     optim_world_free(&w);
 }
 
-/* After many equal gradients the variance that a centred RMSprop divides by is 0 up to rounding. */
+/* After many equal gradients the variance in centred RMSprop's divisor is 0 up to rounding. */
 Test(optim, centered_rmsprop_of_equal_gradients)
 {
     static double g[OPTIM_LARGEST], now[OPTIM_LARGEST];
@@ -223,7 +223,7 @@ Test(optim, centered_rmsprop_of_equal_gradients)
     optim_world_free(&w);
 }
 
-/* The moments of matrices are those of their rows and columns; elsewhere they have the parameter's size. */
+/* The moments of matrices are those of rows and columns; others have the parameter's size. */
 Test(optim, bytes_of_moments)
 {
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
@@ -250,7 +250,7 @@ Test(optim, bytes_of_moments)
     tp_device_close(D);
 }
 
-/* Without options eps1 is that of the dtype; a parameter of zeros with zero gradients stays. */
+/* The default eps1 is that of the dtype; a zero parameter with zero gradients stays. */
 Test(optim, adafactor_at_zero)
 {
     static double g[OPTIM_LARGEST], now[OPTIM_LARGEST];
@@ -284,7 +284,7 @@ static void change(optim_form *f, const tp_optim_value *v, int n)
     }
 }
 
-/* A run whose options change after step 2 gives the values of plain loops whose options change. */
+/* Changing a run's options after step 2 gives the values of plain loops that do the same. */
 Test(optim, options_change_between_steps)
 {
     static const struct {
@@ -375,7 +375,7 @@ static void *limited_alloc(tp_device *D, size_t bytes)
     return allocations_left-- > 0 ? tp__cpu_backend.alloc(D, bytes) : NULL;
 }
 
-/* If memory runs out after n allocations, for any n, there is an error, no crash and no leak. */
+/* Running out of memory after any number of allocations gives an error, no crash and no leak. */
 Test(optim, out_of_device_memory)
 {
     tp_backend limited = tp__cpu_backend;

@@ -1,4 +1,5 @@
-/* test_optim_files.c - a saved optimiser continues with the same bits; files that do not fit are refused. */
+/* test_optim_files.c - a saved optimiser continues with the same bits; mismatched files are
+ * refused. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +69,7 @@ Test(optim_files, stopping_and_continuing_gives_the_same_bits)
     }
 }
 
-/* The forged file's count of all updates or of one parameter's updates is out of range. */
+/* The forged count of all updates or of one parameter's updates is out of range. */
 Test(optim_files, a_count_beyond_all_training_is_refused)
 {
     const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };

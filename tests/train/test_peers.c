@@ -1,6 +1,6 @@
-/* test_peers.c - several processes train one model together, simulated by threads that exchange
- * data through shared memory. The run equals that of one process with all batches and resumes with
- * the same bits. If one process fails, the others do not wait for it. */
+/* test_peers.c - several processes train one model, simulated by threads that exchange data through
+ * shared memory. The run equals that of one process with all batches and resumes with the same
+ * bits. If one process fails, the others do not wait for it. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
@@ -47,7 +47,7 @@ static void build(tp_run *R)
     tp_linear_init(R->P, &((state *)R->state)->line, "line", WIDTH, 1, true);
 }
 
-/* Batch b of the epoch has the points of rank 0, then of rank 1, and so on. */
+/* Batch b of the epoch has the points of rank 0, then rank 1, and so on. */
 static void next(tp_run *R)
 {
     const settings *s = R->settings;

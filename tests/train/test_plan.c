@@ -1,4 +1,4 @@
-/* test_plan.c - a dry device predicts the memory of a run to the byte, and `enwik8 train` uses the
+/* test_plan.c - a dry device predicts a run's memory to the byte, and `enwik8 train` uses the
  * memory that it forecasts. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -189,7 +189,7 @@ Test(plan, a_dry_gpu_counts_as_a_real_one, .timeout = 600)
             compare(&recipes[i], "cuda");
 }
 
-/* Tensors larger than any machine's memory touch nothing, and shape errors are still reported. */
+/* Tensors larger than any machine's memory touch nothing; shape errors are still reported. */
 Test(plan, a_dry_device_touches_nothing)
 {
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
@@ -273,11 +273,11 @@ Test(plan, a_run_uses_the_planned_memory, .init = enwik8_begin, .fini = program_
     expect_refusal("train --data text --plan --resume", 1, "leave out --resume");
 }
 
-/* Forecasts the memory of the process as the system counts it. */
+/* Forecasts process memory as the operating system counts it. */
 Test(plan, the_process_is_planned, .init = enwik8_begin, .fini = program_end, .timeout = 900)
 {
 #ifdef __SANITIZE_ADDRESS__
-    cr_skip_test("the address sanitizer has memory of its own");
+    cr_skip_test("the address sanitizer uses its own memory");
 #endif
     struct rusage use;
     succeed(MIDDLE "--steps 2");

@@ -1,5 +1,6 @@
-/* test_report.c - what tp-report reads and writes: logs short, long and damaged, hostile texts, pictures,
- * messages; the page and the files of a run with --report. How it looks: test_report_page.c. */
+/* test_report.c - what tp-report reads and writes: short, long and damaged logs, hostile texts,
+ * pictures, messages; the page and files of a run with --report. test_report_page.c tests the
+ * look. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
@@ -45,7 +46,7 @@ static void read_page(const char *path)
     fclose(f);
 }
 
-/* Run number i on the page of the folder "run"; the caller frees *data. */
+/* Run i on the page of the folder "run"; the caller frees *data. */
 static json_t *run_of(json_t **data, int i)
 {
     const char *begin_of = strstr(page, "id=\"data\">");
@@ -176,9 +177,9 @@ Test(report, damaged_logs)
     char *huge = malloc(3 << 20);
     memset(huge, 'x', 3 << 20);
     FILE *f = fopen("run/log.jsonl", "w");
-    fputs(
-        "{\"step\":1,\"loss\":1}\nnonsense\n{\"step\":2,\"loss\":null}\n{\"step\":3,\"loss\":NaN}\n",
-        f);
+    fputs("{\"step\":1,\"loss\":1}\nnonsense\n{\"step\":2,\"loss\":null}\n"
+          "{\"step\":3,\"loss\":NaN}\n",
+          f);
     fputs("[1,2]\n{\"loss\":5}\n{\"step\":\"4\"}\n", f);
     fwrite(huge, 1, 3 << 20, f);
     fputs("\n{\"step\":5,\"loss\":3,\"ops\":7,\"text\":\"t\"}\n{\"step\":6,\"lo", f);
@@ -351,7 +352,7 @@ Test(report, of_a_run)
     end();
 }
 
-/* A page is sent to others: what only a link in the folder leads to is not on it, and the page says so. */
+/* Pages are sent to others: files that only a link reaches are omitted, and the page says so. */
 Test(report, links_are_not_followed)
 {
     json_t *data;
@@ -379,7 +380,7 @@ Test(report, links_are_not_followed)
     cr_expect(noted(run, "5 links in the folder are not followed"), "links are noted");
     cr_expect(noted(run, "config.json is a link, which is not followed"));
     json_decref(data);
-    cr_assert(symlink("run", "linked") == 0); /* the folder that was named may be one */
+    cr_assert(symlink("run", "linked") == 0); /* the named folder may be one */
     cr_expect(tp_report_write("page.html", linked, 1, why, sizeof why), "%s", why);
     cr_assert(symlink("../run/log.jsonl", "odd/log.jsonl") == 0);
     cr_expect_not(tp_report_write("page.html", odd, 1, why, sizeof why));

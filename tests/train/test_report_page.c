@@ -1,5 +1,5 @@
 /* test_report_page.c - the page of tp-report in a headless Chromium: curves, keys, pointer, hostile
- * texts, phone, dark, no scripts, no network. Skipped where there is no Chromium. */
+ * texts, phone, dark, no scripts, no network. Skipped without Chromium. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -149,7 +149,7 @@ Test(report_page, is_harmless)
     end();
 }
 
-/* Of a run that diverges, and beyond what the axes of a chart could hold. */
+/* A diverging run, and values beyond a chart's axes. */
 Test(report_page, extreme_numbers)
 {
     char why[1000] = "", log[4000] = "";
@@ -213,7 +213,7 @@ enum {
     KEYS = sizeof config_keys / sizeof *config_keys
 };
 
-/* Logs whose lines differ from those of a program in one respect. */
+/* Logs whose lines differ from a program's in one respect. */
 static const char *const odd_logs[] = {
     "",
     "{\"step\":1}\n",
@@ -221,14 +221,15 @@ static const char *const odd_logs[] = {
     "{\"step\":1,\"\":2,\"valid_\":3,\"test_\":4}\n{\"step\":2,\"\":2}\n",
     "{\"step\":1,\"_per_s\":null,\"x_per_s\":-1,\"seconds\":null,\"epoch\":null,\"memory\":null}\n",
     "{\"step\":1,\"loss\":\"x\",\"seconds\":\"y\",\"epoch\":[1],\"top1\":{\"a\":1},\"lr\":true}\n",
-    "{\"step\":1,\"loss\":2,\"top1\":5,\"ops\":{\"a\":1}}\n{\"step\":null}\n{\"step\":\"3\"}\n[1]\n7\n",
-    "{\"step\":1,\"loss\":2,\"ops\":[null,7,\"x\",[],[1,2,3,4],[{},[],0,0],[\"a\",\"b\",{\"toString\":1},5],"
-    "[\"a\",\"b\",\"c\",\"d\"],[\"a\",\"b\",1,-2],[\"a\",\"b\",0,1e300]]}\n",
+    "{\"step\":1,\"loss\":2,\"top1\":5,\"ops\":{\"a\":1}}\n{\"step\":null}\n{\"step\":\"3\"}\n[1]\n"
+    "7\n",
+    "{\"step\":1,\"loss\":2,\"ops\":[null,7,\"x\",[],[1,2,3,4],[{},[],0,0],[\"a\",\"b\","
+    "{\"toString\":1},5],[\"a\",\"b\",\"c\",\"d\"],[\"a\",\"b\",1,-2],[\"a\",\"b\",0,1e300]]}\n",
     "{\"step\":-1,\"loss\":-2,\"top1\":-3,\"memory\":-4,\"process\":0}\n",
-    "{\"a0\":1,\"a1\":1,\"a2\":1,\"a3\":1,\"a4\":1,\"a5\":1,\"a6\":1,\"a7\":1,\"a8\":1,\"a9\":1,\"b0\":1,"
-    "\"b1\":1,\"b2\":1,\"b3\":1,\"b4\":1,\"b5\":1,\"b6\":1,\"b7\":1,\"b8\":1,\"b9\":1,\"c0\":1,\"c1\":1,"
-    "\"c2\":1,\"c3\":1,\"c4\":1,\"c5\":1,\"c6\":1,\"c7\":1,\"c8\":1,\"c9\":1,\"d0\":1,\"d1\":1,\"d2\":1,"
-    "\"step\":1,\"top1\":2}\n",
+    "{\"a0\":1,\"a1\":1,\"a2\":1,\"a3\":1,\"a4\":1,\"a5\":1,\"a6\":1,\"a7\":1,\"a8\":1,\"a9\":1,"
+    "\"b0\":1,\"b1\":1,\"b2\":1,\"b3\":1,\"b4\":1,\"b5\":1,\"b6\":1,\"b7\":1,\"b8\":1,\"b9\":1,"
+    "\"c0\":1,\"c1\":1,\"c2\":1,\"c3\":1,\"c4\":1,\"c5\":1,\"c6\":1,\"c7\":1,\"c8\":1,\"c9\":1,"
+    "\"d0\":1,\"d1\":1,\"d2\":1,\"step\":1,\"top1\":2}\n",
 };
 enum { LOGS = sizeof odd_logs / sizeof *odd_logs, RUNS = KEYS * ODD + LOGS };
 
@@ -258,7 +259,7 @@ static void expect_whole_page(const char *what)
         !strstr(page_text("document.getElementById('notices').textContent"), "cannot be shown"),
         "%s: %s", what, page_text("document.getElementById('notices').textContent"));
     page_number("(() => {"
-                "  if (!byId('axis')) return 1;" /* there are no reports yet */
+                "  if (!byId('axis')) return 1;" /* no reports yet */
                 "  for (const a of byId('axis').options)"
                 "    for (const q of byId('quantity').options) {"
                 "      byId('axis').value = a.value;"
@@ -269,7 +270,7 @@ static void expect_whole_page(const char *what)
                 "})()");
 }
 
-/* A value of a wrong type takes no part of the page away, be it of one run or of many. */
+/* A value of a wrong type removes no part of the page, for one run or for many. */
 Test(report_page, values_of_wrong_types)
 {
     static char names[RUNS][20];

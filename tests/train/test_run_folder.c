@@ -1,4 +1,5 @@
-/* test_run_folder.c - the folder of a run and its lock, where processes begin and give up in one moment. */
+/* test_run_folder.c - a run's folder and its lock when processes begin and give up
+ * simultaneously. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -16,7 +17,8 @@ TestSuite(run_folder, .init = make_folder, .fini = remove_folder, .timeout = 120
 
 enum { ROUNDS = 150, MOST = 3 };
 
-/* What processes share: all wait for each other, and those that lock the folder hold it until all have tried. */
+/* Shared by processes: all wait for each other, and those that lock the folder hold it until all
+ * have tried. */
 typedef struct round_state {
     atomic_int ready, tried, locked, lost;
 } round_state;
@@ -39,7 +41,7 @@ static void try_once(round_state *s, const char *path, int processes, bool gives
     if (mine && !gives_up) {
         await(&s->tried, processes);
         atomic_fetch_add(&s->lost, tp__folder_vanished(R));
-        FILE *f = fopen(R->last, "w"); /* it is not empty any more */
+        FILE *f = fopen(R->last, "w"); /* no longer empty */
         if (f) fclose(f);
     }
     if (gives_up || !mine) tp__folder_forget(R);
@@ -84,7 +86,7 @@ Test(run_folder, one_of_several_starts)
     race(3, false);
 }
 
-/* One that gives up in that moment may have been in the way, but never takes the folder of the other. */
+/* A process that gives up may have been in the way but never takes another's folder. */
 Test(run_folder, one_gives_up)
 {
     race(2, true);

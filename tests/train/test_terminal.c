@@ -1,4 +1,5 @@
-/* test_terminal.c - the progress line and the headings of manuals: on terminals, on dumb ones, elsewhere. */
+/* test_terminal.c - the progress line and headings of manuals on terminals, dumb ones and
+ * elsewhere. */
 #define _XOPEN_SOURCE 700 /* pseudo-terminals */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -33,7 +34,7 @@ Test(progress, parts_by_width)
           "step 3/10  loss 2.3026  top-1 12.50 %  380 images/s  12 MB  ETA 12:05" },
         { { "step", "", 3, 10, 725 }, 0, false, "step 3/10  ETA 12:05" },
         { { "tokens", "1.2 bpc", 0, 10, (double)NAN }, 0, false, "tokens 0/10  1.2 bpc" },
-        /* the widest bar, the text's share, fewer fields, no text, no bar, nothing but a beginning */
+        /* the widest bar, the text's share, fewer fields, no text, no bar, only a beginning */
         { { "step", text, 3, 10, 725 },
           200,
           false,
@@ -60,7 +61,7 @@ Test(progress, parts_by_width)
         { { "step", text, 3, 10, 725 }, 12, false, "step 3/10  " },
         { { "step", text, 3, 10, 725 }, 5, false, "step" },
         { { "step", text, 3, 10, 725 }, 1, false, "" },
-        /* ends, and what should not happen */
+        /* ends, and invalid values */
         { { "step", "", 0, 10, (double)NAN }, 30, false, "step 0/10 [-----------------]" },
         { { "step", "", 10, 10, 0 }, 34, false, "step 10/10 [##########]  ETA 0:00" },
         { { "step", "", 12, 10, 0 }, 34, false, "step 12/10 [##########]  ETA 0:00" },
@@ -80,7 +81,7 @@ Test(progress, parts_by_width)
     }
 }
 
-/* The columns that a line without control sequences takes. */
+/* The columns of a line without control sequences. */
 static int columns_of(const char *line)
 {
     int n = 0;
@@ -122,7 +123,7 @@ static pseudo_terminal terminal(unsigned short columns)
     return t;
 }
 
-/* Writes what the terminal has received to text, and closes it. */
+/* Writes what the terminal received to text, and closes it. */
 static void hang_up(pseudo_terminal *t, char *text, size_t size)
 {
     fflush(t->out);
@@ -142,8 +143,8 @@ static void say(tp_progress *p, const char *fmt, ...)
     va_end(ap);
 }
 
-/* A run of 20 steps that is resumed after step 10. Its time limit keeps the ETA at 0:00, and the time of
- * the first line, which is to come, keeps steps without a report from being drawn. */
+/* A run of 20 steps, resumed after step 10. Its time limit keeps the ETA at 0:00, and the future
+ * time of the first line keeps steps without a report from being drawn. */
 static void make_a_run(void)
 {
     tp_progress p;

@@ -1,5 +1,5 @@
-/* test_train_program.c - the engine of runs with programs that lack functions, fail or return
- * invalid scores, and with folders of incomplete runs. The program learns a constant. */
+/* test_train_program.c - runs of programs that omit functions, fail or return invalid scores, and
+ * folders of incomplete runs. The program learns a constant. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -203,7 +203,7 @@ Test(train_program, has_a_number_of_batches)
     expect(&t, "--run-dir run", 1, "set -2 batches an epoch");
 }
 
-/* close frees what open allocated, so it needs an open. */
+/* close frees what open allocated, so it requires open. */
 Test(train_program, is_closed_where_it_was_opened)
 {
     tp_training t = whole;
@@ -228,7 +228,7 @@ Test(train_program, nan_score)
 }
 
 /* After a fault between writing best.safetensors and last.safetensors, the validation is repeated
- * and is the best again. */
+ * and is again the best. */
 Test(train_program, best_of_an_update_that_is_done_again)
 {
     expect(&whole, "--run-dir run --steps 7", 0, "stopped by --steps after update 7");
@@ -271,7 +271,7 @@ Test(train_program, start_that_fails_leaves_no_folder)
     cr_expect(access("no/mine", F_OK) == 0);
 }
 
-/* The temporary files of a killed process are removed, including the program's own files. */
+/* The temporary files of a killed process, including the program's own, are removed. */
 Test(train_program, leftovers_are_cleared)
 {
     expect(&whole, "--run-dir run --steps 2", 0, "Continue");
@@ -309,7 +309,7 @@ static const tp_optim_kind pulling = {
     .step = { [TP_CPU] = pull_step },
 };
 
-/* Its row alone makes it a choice of --optimizer with a flag of its own. */
+/* Its row makes it a choice of --optimizer with its own flag. */
 Test(train_program, optimiser_of_its_own)
 {
     const tp_optim_kind other = pulling;

@@ -334,7 +334,7 @@ Test(ema, swapped_averages_are_not_updated)
     free_world(&w);
 }
 
-/* A step while averages are swapped in is refused, as it would change the averages. */
+/* A step while averages are swapped in is refused, as it would change them. */
 Test(ema, swapped_averages_are_not_trained)
 {
     world w = make_world(TP_F32, 1);

@@ -1,5 +1,5 @@
-# Checks docs/api-coverage.md: every tp_ name in it is declared in a public header, what it calls expressed is in
-# expressed.h, and at least nine of ten of at least 150 functions have a counterpart.
+# Checks docs/api-coverage.md: a public header declares every tp_ name in it, expressed.h has every
+# function called expressed, and at least 9 in 10 of at least 150 functions have a counterpart.
 #
 #     cmake -D ROOT=DIR -P api_coverage.cmake
 file(STRINGS ${ROOT}/docs/api-coverage.md lines)
