@@ -72,7 +72,7 @@ json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags,
 {
     bool starved;
     if (!is_modest(text, length)) {
-        tp__file_fail(F, TP_E_IO, "its JSON has more than the supported number of values, %d",
+        tp__file_fail(F, TP_E_IO, "its JSON has more than %d values, the supported number",
                       MOST_VALUES);
         return NULL;
     }

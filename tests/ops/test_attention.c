@@ -334,7 +334,7 @@ Test(attention, names_mistakes)
         { QKV(2, 3, 4, 8), .cfg = { .heads = 2, .kv_heads = 3 }, .code = TP_E_VALUE,
           .text = "kv_heads must divide the 2 heads; 3 does not" },
         { QKV(2, 3, 4, 8), .cfg = { .heads = 2, .kv_heads = -1 }, .code = TP_E_VALUE,
-          .text = "kv_heads must divide the 2 heads, unlike -1" },
+          .text = "kv_heads must divide the 2 heads; -1 does not" },
         { QKV(2, 3, 4, 8), .cfg = { .heads = 2, .keys = 5 }, .code = TP_E_VALUE,
           .text = "keys must be in [0,4], not 5" },
         { QKV(2, 3, 4, 8), .cfg = { .heads = 2, .keys = -1 }, .code = TP_E_VALUE,

@@ -272,7 +272,7 @@ Test(masks, mistakes)
     tp_logical_and(T, TP_NONE, x);
     cr_expect(failed_with(T, "logical_and: input 0: is missing (TP_NONE)\n"));
     tp_isnan(T, tp_number(1));
-    cr_expect(failed_with(T, "isnan: input 0: the number 1 stands"));
+    cr_expect(failed_with(T, "isnan: input 0: the number 1 was given in place"));
     tp_where(T, x, x, x);
     cr_expect(failed_with(T, "where: mask must be u8, not f32; "));
     tp_where(T, m, x, i);
