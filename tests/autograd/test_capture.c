@@ -187,8 +187,8 @@ Test(capture, leaves_accumulation_alone)
     cr_expect(memcmp(&a[0], &a[1], sizeof *a) == 0, "other bits");
 }
 
-/* A step over two batches. Either both are inside of what is recorded, or another tape has given one
- * parameter a gradient before, in memory that the recording does not know. */
+/* A step over two batches. Either both are inside of what is recorded, or another tape has given
+ * one parameter a gradient before, in memory that the recording does not know. */
 static double accumulating_step(net *m, int i, bool outside)
 {
     static tp_tensor loss;

@@ -23,7 +23,8 @@
 #include <tapegrad/vit.h>
 #include <tapegrad/vit_lsla.h>
 
-/* Initialises or fuses the i-th module at NULL. Returns its name in messages, or NULL after the last. */
+/* Initialises or fuses the i-th module at NULL. Returns its name in messages, or NULL after the
+ * last. */
 static const char *init(int i, tp_params *P)
 {
     switch (i) {

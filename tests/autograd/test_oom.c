@@ -1,6 +1,6 @@
 /* test_oom.c - memory runs out at the n-th allocation, for many n, while a model is built, trained
- * or decodes, or a checkpoint is saved or loaded. Each time the error says so, nothing leaks, no file
- * is harmed, and the next try gives the same bits as an undisturbed run. */
+ * or decodes, or a checkpoint is saved or loaded. Each time the error says so, nothing leaks, no
+ * file is harmed, and the next try gives the same bits as an undisturbed run. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

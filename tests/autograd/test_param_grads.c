@@ -1,5 +1,5 @@
-/* test_param_grads.c - the gradients of parameters take memory from the backward pass to the step only, and
- * share it with activations; handles to them; what else has the same buffer. */
+/* test_param_grads.c - the gradients of parameters take memory from the backward pass to the step
+ * only, and share it with activations; handles to them; what else has the same buffer. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,8 @@ Test(param_grads, live_from_backward_to_step)
     close_all(m.D, m.T, m.P, m.O);
 }
 
-/* Activations, 1 MB a layer, are freed layer by layer, and each layer's gradients take the place of some. */
+/* Activations, 1 MB a layer, are freed layer by layer, and each layer's gradients take the place of
+ * some. */
 Test(param_grads, take_the_place_of_activations)
 {
     stack m;
@@ -207,7 +208,8 @@ static tp_tensor shifted(tp_tape *T, const void *self, tp_tensor x)
     return tp_add(T, tp_mul(T, x, w->q), w->p);
 }
 
-/* A parameter as the input of a recomputed function, whose gradient has terms from within and without. */
+/* A parameter as the input of a recomputed function, whose gradient has terms from within and
+ * without. */
 Test(param_grads, of_recomputed_functions)
 {
     pair w = pair_open();

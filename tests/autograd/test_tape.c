@@ -1,4 +1,5 @@
-/* test_tape.c - scopes, stale handles, carry, release, hooks, observers. test_tape_checkpoint.c has tp_checkpoint. */
+/* test_tape.c - scopes, stale handles, carry, release, hooks, observers. test_tape_checkpoint.c has
+ * tp_checkpoint. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -250,7 +251,8 @@ Test(tape, misuse_is_reported)
     tape_end(&s);
 }
 
-/* A buffer that changes between the forward pass and backward concerns only the ops that read it. */
+/* A buffer that changes between the forward pass and backward concerns only the ops that read
+ * it. */
 Test(tape, buffers_that_change)
 {
     for (int read = 0; read < 2; read++) {
@@ -436,7 +438,8 @@ Test(tape, an_observer_sees_every_op_once)
 
 enum { PARTS = 10001 }; /* the tape widens a few thousand elements at a time */
 
-/* square(x) - y and its gradient for x, from inputs in bf16; wide: computed in f32 and rounded afterwards. */
+/* square(x) - y and its gradient for x, from inputs in bf16; wide: computed in f32 and rounded
+ * afterwards. */
 static void parts_of(tp_tape *T, bool wide, uint16_t *value, uint16_t *gradient)
 {
     static float x[PARTS], y[PARTS];

@@ -1,4 +1,5 @@
-/* test_tape_switches.c - what a recorded forward pass holds constant: gradients, frozen parts, the mode of a part. */
+/* test_tape_switches.c - what a recorded forward pass holds constant: gradients, frozen parts, the
+ * mode of a part. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
@@ -7,7 +8,8 @@
 #include "support/tape.h"
 #include "support/values.h"
 
-/* mse plus a penalty on the gradient of the input: without the penalty's own gradient, training goes wrong. */
+/* mse plus a penalty on the gradient of the input: without the penalty's own gradient, training
+ * goes wrong. */
 static void penalty(tape_world *s, int way)
 {
     const tp_tensor x = tape_input(s->T), y = tape_layer(s->T, &s->w, x);
@@ -70,7 +72,8 @@ static double twice(tape_world *s, bool first, bool second, bool checkpoint)
     return g;
 }
 
-/* A frozen use adds nothing, whatever is frozen when backward runs: the two single uses sum up to both. */
+/* A frozen use adds nothing, whatever is frozen when backward runs: the two single uses sum up to
+ * both. */
 Test(tape_switches, freezing_a_part_of_a_forward_pass)
 {
     tape_world s = tape_begin();

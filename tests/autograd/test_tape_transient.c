@@ -1,4 +1,5 @@
-/* test_tape_transient.c - tp_transient: results that backward computes again, and what it refuses. */
+/* test_tape_transient.c - tp_transient: results that backward computes again, and what it
+ * refuses. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
@@ -93,7 +94,8 @@ Test(tape_transient, transient_views_begin_where_they_did)
     }
 }
 
-/* Backward of sum(x), then of a loss that has x for its target and thus gives it no gradient: those of w. */
+/* Backward of sum(x), then of a loss that has x for its target and thus gives it no gradient: those
+ * of w. */
 static void second_loss(tape_world *s, bool transient, bool live, double g[16])
 {
     tp_enter(s->T, "scope");
@@ -178,7 +180,8 @@ static int64_t run_chain(tp_device *D, bool gates, bool transient, double g[8])
     return ok ? (int64_t)(after - before) : -1;
 }
 
-/* Backward of link k computes the k links before it again, each once: not 2^k times. A gate saves its own result. */
+/* Backward of link k computes the k links before it again, each once: not 2^k times. A gate saves
+ * its own result. */
 Test(tape_transient, transient_results_are_computed_once_for_a_record)
 {
     static const int64_t again[2] = { LINKS * (LINKS - 1) / 2, 2 * LINKS * LINKS };
@@ -196,7 +199,8 @@ Test(tape_transient, transient_results_are_computed_once_for_a_record)
     }
 }
 
-/* Ops whose backward reads their result do not mistake the input for it, which is held only to run them again. */
+/* Ops whose backward reads their result do not mistake the input for it, which is held only to run
+ * them again. */
 Test(tape_transient, transient_results_that_their_op_saves)
 {
     static const double x[8] = { 0.5, 0.9, 0.25, 1.0, 1.5, 0.75, 2.0, 0.125 };
@@ -222,7 +226,8 @@ Test(tape_transient, transient_results_that_their_op_saves)
     }
 }
 
-/* Whatever was computed again when memory ran out is released, and the next backward computes it anew. */
+/* Whatever was computed again when memory ran out is released, and the next backward computes it
+ * anew. */
 Test(tape_transient, transient_results_without_memory)
 {
     double g[2][8];

@@ -1,5 +1,5 @@
-/* test_cuda_run.c - the programs enwik8 and imagenet on the CUDA device: training follows a run on the
- * CPU, a stop or a recorded step does not change bits, and checkpoints move between devices. */
+/* test_cuda_run.c - the programs enwik8 and imagenet on the CUDA device: training follows a run on
+ * the CPU, a stop or a recorded step does not change bits, and checkpoints move between devices. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

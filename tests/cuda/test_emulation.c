@@ -321,7 +321,8 @@ Test(emulation, recordings_keep_their_shared_memory)
 
 /* ---- recordings that fail ---- */
 
-/* The bf16 product of a carried tensor with w, whose loss is returned; `fail` makes the recording fail. */
+/* The bf16 product of a carried tensor with w, whose loss is returned; `fail` makes the recording
+ * fail. */
 typedef struct recorded {
     tp_device *D;
     tp_params *P;
@@ -371,8 +372,8 @@ static void record_end(recorded *m)
     tp_device_close(m->D);
 }
 
-/* Makes the call that `setting` belongs to fail in step `at`. The step has then not run; repeated without a
- * recording, it and later steps give the losses of a run without recordings. */
+/* Makes the call that `setting` belongs to fail in step `at`. The step has then not run; repeated
+ * without a recording, it and later steps give the losses of a run without recordings. */
 static void fail_recording(cudaError_t *setting, cudaError_t e, int at, const char *name)
 {
     recorded plain = record_on(false), m = record_on(true);

@@ -52,11 +52,12 @@ using std::min;
 /* ---- the scheduler ---- */
 
 typedef void (*emulated_body)(const void *env);
-/* The error with which a GPU would refuse this launch, or cudaSuccess. A launch that is recorded is noted, as the
- * kernel's limit of shared memory must still allow it when the graph is launched. */
+/* The error with which a GPU would refuse this launch, or cudaSuccess. A launch that is recorded is
+ * noted, as the kernel's limit of shared memory must still allow it when the graph is launched. */
 cudaError_t emulated_accepted(const void *kernel, cudaStream_t s, dim3 grid, dim3 block,
                               size_t shared);
-/* The dynamic shared memory that cudaFuncSetAttribute granted the kernel on the stream's GPU; 0: not set. */
+/* The dynamic shared memory that cudaFuncSetAttribute granted the kernel on the stream's GPU; 0:
+ * not set. */
 size_t emulated_asked(const void *kernel, cudaStream_t s);
 void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t asked,
                   emulated_body body, const void *env);

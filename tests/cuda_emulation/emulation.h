@@ -16,8 +16,8 @@ extern "C" {
  * other blocks' results. */
 typedef enum emulation_order { FORWARD, BACKWARD, SHUFFLED, EMULATION_ORDERS } emulation_order;
 
-/* Programs that a test starts take memory and fault_bytes from the environment: EMULATION_MEMORY and
- * EMULATION_FAULT_BYTES. */
+/* Programs that a test starts take memory and fault_bytes from the environment: EMULATION_MEMORY
+ * and EMULATION_FAULT_BYTES. */
 typedef struct emulation_settings {
     emulation_order order;
     uint64_t seed;           /* seed of SHUFFLED                                  */

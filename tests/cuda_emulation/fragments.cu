@@ -1,4 +1,5 @@
-/* fragments.cu - operations on tensor-core fragments, one at a time, for tests/cuda/test_fragments.c. */
+/* fragments.cu - operations on tensor-core fragments, one at a time, for
+ * tests/cuda/test_fragments.c. */
 #include "cuda_emulation/fragments.h"
 
 #include "cuda/attention/skew.cuh"

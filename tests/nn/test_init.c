@@ -35,8 +35,8 @@ static double largest(int64_t n)
     return most;
 }
 
-/* The standard deviations of torch.nn.init for [out, in, ...]: 200 inputs and 100 outputs, or with a
- * field of 3 x 3. Uniform values end at sqrt(3) deviations. */
+/* The standard deviations of torch.nn.init for [out, in, ...]: 200 inputs and 100 outputs, or with
+ * a field of 3 x 3. Uniform values end at sqrt(3) deviations. */
 Test(init, by_fans)
 {
     const double root2 = sqrt(2.0);

@@ -1,6 +1,6 @@
-/* test_transformer.c - decoding with cached keys and values equals the full forward pass; rotary positions
- * against plain loops, at large positions and in f32; mistakes. tests/compare compares the ops and
- * layers with PyTorch's. */
+/* test_transformer.c - decoding with cached keys and values equals the full forward pass; rotary
+ * positions against plain loops, at large positions and in f32; mistakes. tests/compare compares
+ * the ops and layers with PyTorch's. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -160,8 +160,8 @@ static void whole(tp_tape *T, const tp_decoder_layer_m *m, double seed, double m
                 want);
 }
 
-/* Other texts with another memory, in the same cache: own.filled = 0 is enough. A memory that is given again, or a new
- * one in the middle of the texts, is the one that is read. */
+/* Other texts with another memory, in the same cache: own.filled = 0 is enough. A memory that is
+ * given again, or a new one in the middle of the texts, is the one that is read. */
 Test(transformer, another_memory_in_the_same_cache)
 {
     bench b = open_bench();

@@ -94,8 +94,8 @@ static tp_tensor seeing(tp_tape *T, const geometry *g)
     return y;
 }
 
-/* p [B,H,N,rows+nc] times the factors of dropout, by the words that the op would take next: those of
- * [B,H,N,nc+rows]. */
+/* p [B,H,N,rows+nc] times the factors of dropout, by the words that the op would take next: those
+ * of [B,H,N,nc+rows]. */
 static tp_tensor drop(tp_tape *T, const geometry *g, tp_tensor p)
 {
     const int64_t S = tp_dim(p, 3), rows = S - g->nc, n = g->B * g->H * g->N * S;

@@ -251,8 +251,8 @@ static tp_tensor split_heads(tp_tape *T, tp_tensor x, int64_t heads)
     return tp_permute(T, tp_reshape(T, x, s), TP_SHAPE(0, 2, 1, 3));
 }
 
-/* The factors of dropout of all pairs in a window, by the words that the op would take next: those of
- * [B,H,N,w*w]. */
+/* The factors of dropout of all pairs in a window, by the words that the op would take next: those
+ * of [B,H,N,w*w]. */
 static tp_tensor keep(tp_tape *T, const tp_lsla_attn_cfg *c, tp_shape s)
 {
     const int64_t n = s.dim[2], total = s.dim[0] * s.dim[1] * n * n, ww = c->window * c->window;

@@ -1,5 +1,5 @@
-/* test_along.c - functions along one axis against loops in double: running sums and products, with long lanes
- * and with zeros, the same bits on any number of threads; sorting. */
+/* test_along.c - functions along one axis against loops in double: running sums and products, with
+ * long lanes and with zeros, the same bits on any number of threads; sorting. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,8 +43,8 @@ static lane lane_at(int64_t number, int64_t n, int64_t inner)
     return (lane){ number / inner * n * inner + number % inner, inner, n };
 }
 
-/* y and dx of one lane. The gradient of the product is summed over all later results by definition, but
- * for long lanes, which have no zeros, from the end. */
+/* y and dx of one lane. The gradient of the product is summed over all later results by definition,
+ * but for long lanes, which have no zeros, from the end. */
 static void expected(bool product, const double *x, const double *dy, lane l, double *y, double *dx)
 {
     double s = product ? 1.0 : 0.0;
@@ -111,7 +111,8 @@ Test(along, running_sums_and_products)
         }
 }
 
-/* A million equal numbers: each result is within an ulp of the exact one, which sums in f32 miss by far. */
+/* A million equal numbers: each result is within an ulp of the exact one, which sums in f32 miss by
+ * far. */
 Test(along, precision)
 {
     enum { N = 1 << 20 };
@@ -145,7 +146,8 @@ static bool before(double a, double b, bool descending)
     return descending ? a > b : a < b;
 }
 
-/* The k values are those at the indices, in order, and stable; no other element comes before the last. */
+/* The k values are those at the indices, in order, and stable; no other element comes before the
+ * last. */
 static void check_order(const char *name, const double *x, const double *y, const int64_t *at,
                         lane l, lane to, bool descending)
 {
@@ -173,7 +175,8 @@ static void check_order(const char *name, const double *x, const double *y, cons
     free(taken);
 }
 
-/* kinds of values: distinct, few different ones with zeros of both signs, some NaN, sorted already. */
+/* kinds of values: distinct, few different ones with zeros of both signs, some NaN, sorted
+ * already. */
 static double value_of(int kind, double random, int64_t e)
 {
     if (kind == 1) return floor(random * 3) * (e % 2 ? 1.0 : -0.0);

@@ -1,7 +1,7 @@
-/* test_attention_dropout.c - what dropout of probabilities has in common in all attention ops that have it: in
- * evaluation and at rate 0 it changes nothing, tp_checkpoint repeats its masks, threads do not change them,
- * and ops that are not random otherwise take an offset of the stream only with it. The masks themselves are
- * compared with references in the tests of the ops. */
+/* test_attention_dropout.c - what dropout of probabilities has in common in all attention ops that
+ * have it: in evaluation and at rate 0 it changes nothing, tp_checkpoint repeats its masks, threads
+ * do not change them, and ops that are not random otherwise take an offset of the stream only with
+ * it. The masks themselves are compared with references in the tests of the ops. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* test_binary.c - elementwise ops of two operands against loops in double: values and large broadcast gradients in f32
- * and f64, numbers as operands, special values. */
+/* test_binary.c - elementwise ops of two operands against loops in double: values and large
+ * broadcast gradients in f32 and f64, numbers as operands, special values. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* test_cast.c - conversion between all dtypes, on the CPU and on the CUDA device, against exact roundings of
- * doubles: halfway cases, values out of range, infinities, NaN. Gradients. */
+/* test_cast.c - conversion between all dtypes, on the CPU and on the CUDA device, against exact
+ * roundings of doubles: halfway cases, values out of range, infinities, NaN. Gradients. */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>

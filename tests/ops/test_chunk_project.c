@@ -1,6 +1,6 @@
-/* test_chunk_project.c - the dynamic projection of one tensor and of keys and values at once, with masks:
- * equal to the definition in double; what hidden tokens hold does not matter; bits do not depend on
- * threads; messages. Without masks it is compared with plain ops in test_ls_attention. */
+/* test_chunk_project.c - the dynamic projection of one tensor and of keys and values at once, with
+ * masks: equal to the definition in double; what hidden tokens hold does not matter; bits do not
+ * depend on threads; messages. Without masks it is compared with plain ops in test_ls_attention. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

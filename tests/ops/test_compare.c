@@ -1,5 +1,5 @@
-/* test_compare.c - stored calls of tests/compare/compare_pytorch.py: results and gradients equal PyTorch's, which
- * the files hold beside the inputs. */
+/* test_compare.c - stored calls of tests/compare/compare_pytorch.py: results and gradients equal
+ * PyTorch's, which the files hold beside the inputs. */
 #define TP_NO_SITE
 #include <criterion/criterion.h>
 #include <dirent.h>

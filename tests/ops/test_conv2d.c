@@ -1,6 +1,7 @@
-/* test_conv2d.c - tp_conv2d, and tp_conv1d as its case of one row, against naive loops in f64, on every instruction set: values and
- * gradients for kernels, strides, pads, dilations, groups and sizes around the tiles of the
- * kernels; bf16, equal bits on any number of threads, sizes, defaults, messages. */
+/* test_conv2d.c - tp_conv2d, and tp_conv1d as its case of one row, against naive loops in f64, on
+ * every instruction set: values and gradients for kernels, strides, pads, dilations, groups and
+ * sizes around the tiles of the kernels; bf16, equal bits on any number of threads, sizes,
+ * defaults, messages. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -117,8 +118,8 @@ Test(conv2d, values_and_gradients)
         }
 }
 
-/* Sizes around the blocks of products in bf16: odd and even sums, channels beyond whole vectors, more than one
- * block of columns and of terms, positions read in place and gathered. */
+/* Sizes around the blocks of products in bf16: odd and even sums, channels beyond whole vectors,
+ * more than one block of columns and of terms, positions read in place and gathered. */
 static const layer large[] = {
     { "3x3, in place", X(2, 9, 11, 64), X(64, 64, 3, 3), V(64), { .pad = { 1, 1 } } },
     { "3x3, odd sums", X(1, 13, 7, 49), X(51, 49, 3, 3), V(51), { .pad = { 1, 1 } } },

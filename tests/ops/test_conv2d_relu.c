@@ -1,5 +1,6 @@
-/* test_conv2d_relu.c - tp_conv2d_relu in bf16 beside the ops that it replaces, x as its own residual, equal bits on any
- * number of threads, the depthwise case, messages. test_refs compares it in f32 and f64. */
+/* test_conv2d_relu.c - tp_conv2d_relu in bf16 beside the ops that it replaces, x as its own
+ * residual, equal bits on any number of threads, the depthwise case, messages. test_refs compares
+ * it in f32 and f64. */
 #include <criterion/criterion.h>
 
 #include "support/device.h"
@@ -56,8 +57,8 @@ static tp_tensor composed(tp_tape *T, const tp_tensor *x, const void *env)
 
 enum { MOST = 60000 };
 
-/* Residuals of 64 or -64, which outweigh the convolution: rounding changes no sign, and so no gradient. Where x is the
- * residual, w is small. */
+/* Residuals of 64 or -64, which outweigh the convolution: rounding changes no sign, and so no
+ * gradient. Where x is the residual, w is small. */
 static void outweigh(trial *t, const layer *l)
 {
     static double residual[MOST], w[MOST];
@@ -81,8 +82,8 @@ static trial trial_of(const layer *l, trial_fn f, tp_isa isa)
     return t;
 }
 
-/* Without a residual both round the same sums once. A residual is added before the only rounding, where the
- * composition rounds twice; gradients depend on signs alone. */
+/* Without a residual both round the same sums once. A residual is added before the only rounding,
+ * where the composition rounds twice; gradients depend on signs alone. */
 static void compare(const layer *l, tp_dtype compute, tp_isa isa)
 {
     trial one = trial_of(l, fused, isa), two = trial_of(l, composed, isa);

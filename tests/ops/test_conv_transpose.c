@@ -1,5 +1,5 @@
-/* test_conv_transpose.c - transposed convolutions against naive loops in f64, on every instruction set:
- * values and gradients, bf16, equal bits on any number of threads, messages. */
+/* test_conv_transpose.c - transposed convolutions against naive loops in f64, on every instruction
+ * set: values and gradients, bf16, equal bits on any number of threads, messages. */
 #include <criterion/criterion.h>
 
 #include "support/trial.h"
@@ -116,7 +116,8 @@ Test(conv_transpose, values_and_gradients)
         }
 }
 
-/* Large enough for products in bf16: the mask head's patches, passes that leave positions out, and a product. */
+/* Large enough for products in bf16: the mask head's patches, passes that leave positions out, and
+ * a product. */
 static const layer large[] = {
     { "patches", X(2, 9, 8, 64), X(64, 49, 2, 2), V(49), { .stride = { 2, 2 } } },
     { "overlapping", X(2, 12, 9, 51), X(51, 70, 3, 3), V(70), O(2, 1, 1, 1, 1) },

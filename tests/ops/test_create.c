@@ -1,4 +1,5 @@
-/* test_create.c - tensors made on the device: sequences, triangles, random numbers, against plain loops. */
+/* test_create.c - tensors made on the device: sequences, triangles, random numbers, against plain
+ * loops. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* test_einsum.c - tp_einsum against one loop over all values of all letters: values and gradients of fixed and
- * random specifications; which ops it applies; messages. */
+/* test_einsum.c - tp_einsum against one loop over all values of all letters: values and gradients
+ * of fixed and random specifications; which ops it applies; messages. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 
 enum { OPERANDS = 4, LABELS = 26 + TP_MAX_DIMS };
 
-/* `spec` is what tp_einsum gets. The naive loop reads `plain`, in which each axis has a small letter: the axes of
- * "..." have P to W, in the naive loop only. */
+/* `spec` is what tp_einsum gets. The naive loop reads `plain`, in which each axis has a small
+ * letter: the axes of "..." have P to W, in the naive loop only. */
 typedef struct sum {
     const char *spec, *plain; /* plain NULL: spec */
     int n;
@@ -34,8 +34,8 @@ static int label_of(char c)
     return c >= 'a' && c <= 'z' ? c - 'a' : 26 + c - 'P';
 }
 
-/* The index, within a tensor whose axes are the letters from `at` on, of the element at the values `v`; axes of
- * size 1 are repeated. */
+/* The index, within a tensor whose axes are the letters from `at` on, of the element at the values
+ * `v`; axes of size 1 are repeated. */
 static int64_t place(const char *at, const tp_shape *s, const int64_t *v)
 {
     int64_t i = 0;
@@ -159,8 +159,9 @@ static uint32_t draw(uint32_t *seed, uint32_t below)
     return (*seed >> 8) % below;
 }
 
-/* Up to four operands of up to four axes with letters of a small alphabet, sizes 0 to 3, some of them 1 in place of
- * the letter's size. The output has each letter with probability 1/2, in random order. */
+/* Up to four operands of up to four axes with letters of a small alphabet, sizes 0 to 3, some of
+ * them 1 in place of the letter's size. The output has each letter with probability 1/2, in random
+ * order. */
 static void random_sum(uint32_t seed, sum *s, char text[64])
 {
     uint32_t r = seed * 2654435761u;

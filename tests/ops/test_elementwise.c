@@ -1,5 +1,5 @@
-/* test_elementwise.c - elementwise ops against libm and loops in double: functions of one operand, special values,
- * bf16, casts, mistakes, empty tensors. Ops of two operands: test_binary.c. */
+/* test_elementwise.c - elementwise ops against libm and loops in double: functions of one operand,
+ * special values, bf16, casts, mistakes, empty tensors. Ops of two operands: test_binary.c. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <tapegrad/tapegrad.h>

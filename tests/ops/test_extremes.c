@@ -1,6 +1,6 @@
-/* test_extremes.c - numbers whose squares, products or powers leave the range of the dtype where the result does
- * not: results and gradients are right, or NaN where the prototype says so, never silent zeros. And gradients at kinks
- * and of NaN. */
+/* test_extremes.c - numbers whose squares, products or powers leave the range of the dtype where
+ * the result does not: results and gradients are right, or NaN where the prototype says so, never
+ * silent zeros. And gradients at kinks and of NaN. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -168,7 +168,8 @@ static const extreme extremes[] = {
 };
 /* clang-format on */
 
-/* A result that is not finite stands for any other that is loud. On CUDA, norms of rows give NaN. */
+/* A result that is not finite stands for any other that is loud. On CUDA, norms of rows give
+ * NaN. */
 static bool is_right(double got, double want, double by)
 {
     if (!isfinite(want)) return !isfinite(got);

@@ -1,6 +1,6 @@
-/* test_gemm.c - the parallel matrix product against a plain loop in double: every form, type (bf16 with a result in f32
- * or bf16) and instruction set, sizes around block edges, sums of products, batches, NaN and infinity, and
- * memory that must not be read or written. */
+/* test_gemm.c - the parallel matrix product against a plain loop in double: every form, type (bf16
+ * with a result in f32 or bf16) and instruction set, sizes around block edges, sums of products,
+ * batches, NaN and infinity, and memory that must not be read or written. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

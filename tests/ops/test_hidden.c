@@ -1,5 +1,6 @@
-/* test_hidden.c - what a mask, a length, a label or a document hides may hold anything: NaN and infinities there
- * change neither results nor gradients, and get the gradient that other numbers get. */
+/* test_hidden.c - what a mask, a length, a label or a document hides may hold anything: NaN and
+ * infinities there change neither results nor gradients, and get the gradient that other numbers
+ * get. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static void close_tape(void)
 
 TestSuite(hidden, .init = open_tape, .fini = close_tape, .timeout = 120);
 
-/* In all cases the rows of `hidden` are hidden: a row is what follows the leading axes of the shape. */
+/* In all cases the rows of `hidden` are hidden: a row is what follows the leading axes of the
+ * shape. */
 typedef struct hiding {
     const char *name;
     tp_tensor (*f)(tp_tape *T, const tp_tensor *x); /* the visible results */

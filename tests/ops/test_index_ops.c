@@ -1,5 +1,5 @@
-/* test_index_ops.c - embedding, index_select, index_add, gather, scatter_add, one_hot against plain loops; both index
- * widths; gradients with repeated indices; empty tensors; messages. */
+/* test_index_ops.c - embedding, index_select, index_add, gather, scatter_add, one_hot against plain
+ * loops; both index widths; gradients with repeated indices; empty tensors; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -127,7 +127,8 @@ Test(index_ops, embedding_with_padding)
 
 /* ---- index_select and index_add ---- */
 
-/* [O,V,I] with n indices into the middle; the axis is the first, middle or last one of the shape. */
+/* [O,V,I] with n indices into the middle; the axis is the first, middle or last one of the
+ * shape. */
 static const struct {
     tp_shape shape;
     int axis;

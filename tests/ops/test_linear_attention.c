@@ -1,5 +1,5 @@
-/* test_linear_attention.c - linear attention against plain loops: values and gradients, on every instruction set;
- * reference cases; equal bits on any number of threads; messages. */
+/* test_linear_attention.c - linear attention against plain loops: values and gradients, on every
+ * instruction set; reference cases; equal bits on any number of threads; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

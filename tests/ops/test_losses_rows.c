@@ -1,6 +1,6 @@
-/* test_losses_rows.c - losses of rows: connectionist temporal classification against the sum over all
- * alignments, its range and its limits; triplets, Dice and cosines where they have no slope; messages. Random
- * cases are compared with PyTorch by test_compare. */
+/* test_losses_rows.c - losses of rows: connectionist temporal classification against the sum over
+ * all alignments, its range and its limits; triplets, Dice and cosines where they have no slope;
+ * messages. Random cases are compared with PyTorch by test_compare. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -98,8 +98,8 @@ Test(losses_rows, ctc_is_the_sum_over_alignments)
     end(&s);
 }
 
-/* Probabilities far below the smallest float; f32 agrees with f64 to some rounding errors a row, and has the
- * same bits on any number of threads. */
+/* Probabilities far below the smallest float; f32 agrees with f64 to some rounding errors a row,
+ * and has the same bits on any number of threads. */
 Test(losses_rows, ctc_of_long_and_unlikely_targets)
 {
     enum { B = 3, LONG = 700, CLASSES = 9, LABELS = 120 };
@@ -196,7 +196,8 @@ Test(losses_rows, degenerate_rows)
     end(&s);
 }
 
-/* Logits beyond the range of exponentials, and targets of both kinds against one-hot ones of tp_focal. */
+/* Logits beyond the range of exponentials, and targets of both kinds against one-hot ones of
+ * tp_focal. */
 Test(losses_rows, focal_of_extreme_logits)
 {
     static const float logits[6] = { 200, -200, 1e30F, -1e30F, 50, -50 };
@@ -224,7 +225,8 @@ Test(losses_rows, focal_of_extreme_logits)
     }
 }
 
-/* Equal corners, the gradient of which is halved, a box without area, and one that touches its target. */
+/* Equal corners, the gradient of which is halved, a box without area, and one that touches its
+ * target. */
 Test(losses_rows, giou_of_special_boxes)
 {
     world s = begin(1);

@@ -220,8 +220,8 @@ static void empty(store *d)
 static const char *const names[INPUTS + 1] = { "dq",       "dk_win",   "dv_win", "dk_cmp", "dv_cmp",
                                                "dpos_win", "dpos_cmp", "dr_w",   "dr_r",   "y" };
 
-/* The limits of result and gradients are relative to the largest value. D = 0: all cases; otherwise those of
- * that D without dropout. */
+/* The limits of result and gradients are relative to the largest value. D = 0: all cases; otherwise
+ * those of that D without dropout. */
 static void compare(world s, attention f, int64_t D, tp_dtype dt, double limit, double grad_limit)
 {
     world ref = begin(TP_ISA_AUTO, 2, TP_F64);

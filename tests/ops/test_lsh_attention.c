@@ -1,5 +1,6 @@
-/* test_lsh_attention.c - LSH attention against plain loops: values and gradients, on every instruction set;
- * with dropout, too; reference cases with their buckets; equal bits on any number of threads; drawn rotations; messages. */
+/* test_lsh_attention.c - LSH attention against plain loops: values and gradients, on every
+ * instruction set; with dropout, too; reference cases with their buckets; equal bits on any number
+ * of threads; drawn rotations; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -119,7 +120,8 @@ static void order_of(const lsh_case *k, const trial_result *r, int64_t b, int64_
     free(bucket);
 }
 
-/* One head: seen[i][j] = how often token i sees token j, kept[i][j] the sum of the factors of dropout. */
+/* One head: seen[i][j] = how often token i sees token j, kept[i][j] the sum of the factors of
+ * dropout. */
 typedef struct head {
     const lsh_case *k;
     tp_lsh g;

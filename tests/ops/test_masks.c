@@ -1,5 +1,6 @@
-/* test_masks.c - comparisons, logical ops, questions about elements, and selection by masks, against loops: all
- * dtypes, broadcasting, numbers that no integer equals, special values, mistakes. */
+/* test_masks.c - comparisons, logical ops, questions about elements, and selection by masks,
+ * against loops: all dtypes, broadcasting, numbers that no integer equals, special values,
+ * mistakes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -120,7 +121,8 @@ Test(masks, numbers)
             }
 }
 
-/* Beyond 2^53 integers differ although doubles would not, and a number is rounded to a floating dtype. */
+/* Beyond 2^53 integers differ although doubles would not, and a number is rounded to a floating
+ * dtype. */
 Test(masks, numbers_take_the_dtype)
 {
     const int64_t big[] = { (INT64_C(1) << 53) + 1, INT64_C(1) << 53, INT64_MAX };

@@ -1,5 +1,6 @@
-/* test_op_inputs.c - every input of every op in every dtype: refused with a message that says which input, or
- * computed from the same numbers to the same results. Calls without elements return at once. */
+/* test_op_inputs.c - every input of every op in every dtype: refused with a message that says which
+ * input, or computed from the same numbers to the same results. Calls without elements return at
+ * once. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* test_packed.c - packed documents: each op gives the values and gradients of the documents padded, whatever the
- * padding holds, and of each one alone; dropout, both kinds of offsets, threads, offsets that are wrong. */
+/* test_packed.c - packed documents: each op gives the values and gradients of the documents padded,
+ * whatever the padding holds, and of each one alone; dropout, both kinds of offsets, threads,
+ * offsets that are wrong. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,8 @@ WINDOW(dropped, 8, true, 0.3)
 WINDOW(wide, 40, true, 0.0) /* wider than the windows that have a loop of their own */
 /* clang-format on */
 
-/* Tokens whose query begins with a negative number are hidden. Exact edges and few low keys, as of Longformer. */
+/* Tokens whose query begins with a negative number are hidden. Exact edges and few low keys, as of
+ * Longformer. */
 static tp_tensor shown(tp_tape *T, tp_tensor q)
 {
     const int axis = tp_ndim(q) - 1;

@@ -1,6 +1,6 @@
 /* test_pool.c - pooling against naive loops in f64, on every instruction set: values and gradients
- * for kernels, strides and pads, rounded up, adaptive; sizes and divisors of PyTorch; ties and NaN; equal bits
- * on any number of threads, messages. */
+ * for kernels, strides and pads, rounded up, adaptive; sizes and divisors of PyTorch; ties and NaN;
+ * equal bits on any number of threads, messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* test_recurrent.c - tp_lstm and tp_gru against the same networks in plain ops, on every instruction set and
- * number of threads; lengths, errors, and the modules. tests/compare has calls of PyTorch's. */
+/* test_recurrent.c - tp_lstm and tp_gru against the same networks in plain ops, on every
+ * instruction set and number of threads; lengths, errors, and the modules. tests/compare has calls
+ * of PyTorch's. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* test_remap.c - flips, pads of several axes and repeats against naive loops over indices, in every dtype; parts of
- * given sizes; named views; messages. */
+/* test_remap.c - flips, pads of several axes and repeats against naive loops over indices, in every
+ * dtype; parts of given sizes; named views; messages. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,8 @@ static bool is_flipped(size_t i, int axis)
     return (axes & TP__AXES_BITS & (1 << axis | 1 << (axis - ndim + 16))) != 0;
 }
 
-/* The size of axis k of the result of size n, and the index of x from which its index j comes, or -1. */
+/* The size of axis k of the result of size n, and the index of x from which its index j comes, or
+ * -1. */
 static int64_t size_of(size_t i, int k, int64_t n)
 {
     const int last = cases[i].axes < 0 ? cases[i].axes + cases[i].x.ndim : cases[i].axes;

@@ -1,5 +1,5 @@
-/* test_roi_align.c - RoIAlign against its definition in plain ops, on every instruction set; several maps, unusual
- * boxes, threads, messages. */
+/* test_roi_align.c - RoIAlign against its definition in plain ops, on every instruction set;
+ * several maps, unusual boxes, threads, messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 enum { BOXES = 14 };
 
-/* For images of 48 x 40 pixels: within, across each edge, around all of it, outside, tiny, empty, turned around, from
- * bin to bin exactly on pixels. */
+/* For images of 48 x 40 pixels: within, across each edge, around all of it, outside, tiny, empty,
+ * turned around, from bin to bin exactly on pixels. */
 static const double boxes[BOXES][4] = {
     { 3.7, 5.2, 21.3, 33.9 },   { -4.2, -6.1, 12.5, 9.3 },  { 30.1, 36.4, 47.2, 55.8 },
     { -11.0, 14.6, 3.1, 22.2 }, { 17.9, -9.4, 29.6, 2.7 },  { -100.0, -90.0, 170.0, 160.0 },
@@ -136,7 +136,8 @@ static void pool(tp_tape *T, int64_t n, const float *box, tp_roi_align_cfg cfg, 
     cr_expect(tp_ok(T), "%s", tp_why(T));
 }
 
-/* Regions without extent and those that are not finite give zeros and no gradient; huge ones end soon. */
+/* Regions without extent and those that are not finite give zeros and no gradient; huge ones end
+ * soon. */
 Test(roi_align, boxes_without_samples)
 {
     static const float box[][4] = {
@@ -156,8 +157,8 @@ Test(roi_align, boxes_without_samples)
     tp_device_close(D);
 }
 
-/* Of a map of ones a region within has the mean 1; half of a bin outside leaves 1/2; and a box of a billion pixels
- * has few samples on the map. */
+/* Of a map of ones a region within has the mean 1; half of a bin outside leaves 1/2; and a box of a
+ * billion pixels has few samples on the map. */
 Test(roi_align, means)
 {
     static const float box[][4] = {
@@ -171,7 +172,8 @@ Test(roi_align, means)
     tp_tape *T = tp_tape_new(D, NULL);
     pool(T, 4, box[0], (tp_roi_align_cfg){ .aligned = true }, y, dx);
     for (int i = 0; i < 16; i++) cr_expect_float_eq(y[i], 1.0, 1e-6, "%d: %g", i, y[i]);
-    /* the second bin has samples at -4.05, -3.15, -2.25, -1.35, -0.45: one of five is near the map */
+    /* the second bin has samples at -4.05, -3.15, -2.25, -1.35, -0.45: one of five is near the
+     * map */
     cr_expect_eq(y[16], 0.0);
     cr_expect_float_eq(y[18], 0.2, 1e-6, "%g", y[18]);
     for (int i = 24; i < 32; i++) cr_expect(y[i] >= 0.0 && y[i] < 1e-15, "%g", y[i]);

@@ -1,5 +1,6 @@
-/* test_unfold.c - windows and sums of windows against naive loops, on every instruction set: values exactly,
- * gradients; copies of every dtype; equal bits on any number of threads; sums that overlap; messages. */
+/* test_unfold.c - windows and sums of windows against naive loops, on every instruction set: values
+ * exactly, gradients; copies of every dtype; equal bits on any number of threads; sums that
+ * overlap; messages. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-/* test_window_mask.c - masks and dropout of attention over maps. Sequences (maps of height 1): equal to
- * the definition of long-short attention for encoders (Zhu et al. 2021, official code), pair by pair in
- * double, with padding, and with dropout by the same random words. Maps: equal to plain ops. What hidden
- * rows hold does not matter; bits do not depend on threads; messages. */
+/* test_window_mask.c - masks and dropout of attention over maps. Sequences (maps of height 1):
+ * equal to the definition of long-short attention for encoders (Zhu et al. 2021, official code),
+ * pair by pair in double, with padding, and with dropout by the same random words. Maps: equal to
+ * plain ops. What hidden rows hold does not matter; bits do not depend on threads; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@ enum { SEED = 7, TOKENS = 96 };
 
 /* ---- sequences ---- */
 
-/* Segments of w tokens see e = max(w / 2, 1) tokens to either side. Batch row b has real[b] tokens, and
- * `hidden` more are hidden among them; the low keys from `low_real` on are hidden. */
+/* Segments of w tokens see e = max(w / 2, 1) tokens to either side. Batch row b has real[b] tokens,
+ * and `hidden` more are hidden among them; the low keys from `low_real` on are hidden. */
 typedef struct sequence {
     const char *name;
     int64_t B, N, H, D, w, low;
@@ -75,7 +75,8 @@ static tp_tensor masked(tp_tape *T, const tp_tensor *x, const void *env)
                                                         .dropout = s->dropout });
 }
 
-/* One query of the reference: its keys (index of low keys, then of tokens), probabilities, factors. */
+/* One query of the reference: its keys (index of low keys, then of tokens), probabilities,
+ * factors. */
 typedef struct query {
     const sequence *s;
     const trial_result *r;

@@ -17,8 +17,8 @@ void browse(const char *path);
 void browser_look(const char *scheme, int width, int height);
 void browser_scripts(bool on); /* of pages opened from now on */
 
-/* The value of an expression: its text ("" unless it is a string), its number (NaN unless it is one or a
- * boolean). A text lasts until the next call. */
+/* The value of an expression: its text ("" unless it is a string), its number (NaN unless it is one
+ * or a boolean). A text lasts until the next call. */
 const char *page_text(const char *expression);
 double page_number(const char *expression);
 

@@ -14,7 +14,8 @@ void corpus_end(void);
 /* Replaces the vocabulary by one of two merges, whose ids are the same. */
 void corpus_drop_merges(void);
 
-/* Writes a file of that text, or of sentences of random words, with `between` after some of them. */
+/* Writes a file of that text, or of sentences of random words, with `between` after some of
+ * them. */
 void corpus_write(const char *name, const char *text);
 void corpus_sentences(const char *name, int words, uint64_t seed, const char *between);
 
@@ -28,7 +29,8 @@ tp_corpus *corpus_of(const char *name, tp_corpus_opts o);
 /* Reads n tokens of a part. */
 void corpus_tokens(const tp_corpus *C, tp_part part, int64_t first, int64_t n, uint16_t *to);
 
-/* All tokens of a corpus without held-out ones, at most 1023, with </s> as a bar. Valid until the next call. */
+/* All tokens of a corpus without held-out ones, at most 1023, with </s> as a bar. Valid until the
+ * next call. */
 const char *corpus_text(const tp_corpus *C);
 
 /* Batches, of 8 sequences of 34 ids unless the options say otherwise; expects success. */

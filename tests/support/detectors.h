@@ -9,8 +9,8 @@ tp_backbone_cfg detectors_backbone(const char *name, tp_detection_profile profil
 /* A ResNet with one block of 8 channels or more in each stage. */
 tp_backbone_cfg detectors_small_backbone(void);
 
-/* Two images of 64 x 96 pixels with padding, and three objects, of categories 0, 2 and 1, with outlines: a rectangle, a
- * triangle, two rectangles. */
+/* Two images of 64 x 96 pixels with padding, and three objects, of categories 0, 2 and 1, with
+ * outlines: a rectangle, a triangle, two rectangles. */
 extern const int64_t detectors_sizes[2][2];
 extern const tp_corners detectors_boxes[3];
 extern const int detectors_categories[3];
@@ -33,8 +33,8 @@ typedef struct detectors_rig {
 void detectors_make(detectors_rig *r, const tp_detector_kind *kind, const void *cfg, tp_device *D);
 void detectors_release(detectors_rig *r);
 
-/* Updates with AdamW on the scene in both images: the loss falls to a half, the best detection of each image is an object,
- * and nothing of it is recorded. */
+/* Updates with AdamW on the scene in both images: the loss falls to a half, the best detection of
+ * each image is an object, and nothing of it is recorded. */
 void detectors_expect_learning(detectors_rig *r, int steps, double rate);
 
 #endif

@@ -14,7 +14,8 @@ void write_image(const char *name, int colour);
 /* Makes NAME/cat and NAME/dog with n images each. */
 void make_classes(const char *name, int n, int colour);
 
-/* Writes a tar file. An entry is NAME, an image of one colour that follows from its place, or NAME=CONTENT. */
+/* Writes a tar file. An entry is NAME, an image of one colour that follows from its place, or
+ * NAME=CONTENT. */
 void write_shard(const char *name, const char *const *entries, int n);
 
 tp_image_set *open_set(const char *name, tp_layout layout, tp_part part);

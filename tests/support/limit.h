@@ -11,8 +11,8 @@ enum { MEMORY_IS_LIMITED = 0 };
 enum { MEMORY_IS_LIMITED = 1 };
 #endif
 
-/* Limits the process to `room` bytes of addresses more than it has, where that is possible, and sets *before for
- * setrlimit(RLIMIT_AS, before). */
+/* Limits the process to `room` bytes of addresses more than it has, where that is possible, and
+ * sets *before for setrlimit(RLIMIT_AS, before). */
 void limit_memory(size_t room, struct rlimit *before);
 
 #endif

@@ -1,10 +1,12 @@
-/* ops.h - what tests that compare ops with loops share: a device, a tape, and how values are read. */
+/* ops.h - what tests that compare ops with loops share: a device, a tape, and how values are
+ * read. */
 #ifndef SUPPORT_OPS_H
 #define SUPPORT_OPS_H
 
 #include <tapegrad/tapegrad.h>
 
-/* A CPU device of three threads and a tape on it, during a test of a suite with these two as .init and .fini. */
+/* A CPU device of three threads and a tape on it, during a test of a suite with these two as .init
+ * and .fini. */
 extern tp_device *D;
 extern tp_tape *T;
 void cpu_tape_open(void);

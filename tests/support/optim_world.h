@@ -1,5 +1,5 @@
-/* optim_world.h - a set of parameters that optimisers update: several blocks, exactly one, one element,
- * none; stacks of matrices. */
+/* optim_world.h - a set of parameters that optimisers update: several blocks, exactly one, one
+ * element, none; stacks of matrices. */
 #ifndef TP_SUPPORT_OPTIM_WORLD_H
 #define TP_SUPPORT_OPTIM_WORLD_H
 

@@ -24,7 +24,8 @@ typedef struct run_kind {
 extern const run_kind run_kinds[];
 extern const int run_kind_count;
 
-/* With the environment variable PROGRAM, tests skip the programs whose command does not contain it. */
+/* With the environment variable PROGRAM, tests skip the programs whose command does not contain
+ * it. */
 bool run_kind_wanted(const run_kind *k);
 
 /* Makes a folder with the program's data and changes to it; program_end removes it. */

@@ -1,5 +1,6 @@
-/* test_float_mode.c - the floating-point mode of kernels: subnormal numbers count as 0 unless they are kept, on all
- * threads alike and whatever the caller's mode is, which every call leaves as it was. */
+/* test_float_mode.c - the floating-point mode of kernels: subnormal numbers count as 0 unless they
+ * are kept, on all threads alike and whatever the caller's mode is, which every call leaves as it
+ * was. */
 #include <criterion/criterion.h>
 #include <fenv.h>
 #include <math.h>
@@ -14,7 +15,8 @@ enum { N = 100000 }; /* more than one chunk: workers take part */
 
 #define TINY 1e-40f
 
-/* Half of TINY, through the kernels of D, in each of N elements; the sum of those that are not `expected`. */
+/* Half of TINY, through the kernels of D, in each of N elements; the sum of those that are not
+ * `expected`. */
 static int64_t others(tp_device *D, float expected)
 {
     static float x[N], y[N];

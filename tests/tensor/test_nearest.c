@@ -1,4 +1,5 @@
-/* test_nearest.c - the known name that is suggested for a mistyped one, and none where none is near. */
+/* test_nearest.c - the known name that is suggested for a mistyped one, and none where none is
+ * near. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/nearest.h>

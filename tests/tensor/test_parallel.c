@@ -1,5 +1,5 @@
-/* test_parallel.c - the parallel loop: every index once, nested loops, one device in several threads,
- * children after fork(), sleeping workers, workers that never start. */
+/* test_parallel.c - the parallel loop: every index once, nested loops, one device in several
+ * threads, children after fork(), sleeping workers, workers that never start. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -161,8 +161,8 @@ static void *compute_on(void *at)
     return NULL;
 }
 
-/* No lock of the library is held by a thread that the child does not have: allocator, OpenBLAS's. The baseline
- * computes all products with OpenBLAS. */
+/* No lock of the library is held by a thread that the child does not have: allocator, OpenBLAS's.
+ * The baseline computes all products with OpenBLAS. */
 Test(parallel, child_while_others_compute, .timeout = 120)
 {
     enum { CHILDREN = 60, OTHERS = 3 };

@@ -1,5 +1,6 @@
-/* test_shared_device.c - several threads use one device and one parameter set, each with a tape of its own: nothing is
- * counted wrongly, and the first use of the set, which completes it and makes its bf16 copy, may be theirs. */
+/* test_shared_device.c - several threads use one device and one parameter set, each with a tape of
+ * its own: nothing is counted wrongly, and the first use of the set, which completes it and makes
+ * its bf16 copy, may be theirs. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
