@@ -14,7 +14,6 @@
 
 typedef ref_attention_case problem;
 
-/* clang-format off */
 static const problem table[] = {
     { "one tile", SIZES(1, 16, 16, 2, 16) },
     { "blocks of 128 queries", SIZES(1, 140, 40, 1, 64) },
@@ -36,7 +35,8 @@ static const problem table[] = {
     { "bias of all, dropout", SIZES(2, 40, 70, 2, 16), .bias = 3, .cfg = { .dropout = 0.3 } },
     { "bias of each, causal", SIZES(2, 70, 75, 1, 16), .bias = 4, .cfg = { .causal = true } },
     { "dropout, odd rows", SIZES(2, 35, 67, 1, 16), .cfg = { .dropout = 0.5 } },
-    { "all options", SIZES(2, 66, 67, 1, 16), .mask = THIRDS, .bias = 3, .cfg = { .causal = true, .dropout = 0.4 } },
+    { "all options", SIZES(2, 66, 67, 1, 16), .mask = THIRDS, .bias = 3,
+      .cfg = { .causal = true, .dropout = 0.4 } },
     { "parameters", SIZES(1, 18, 20, 1, 16), .bias = 3, .params = true },
     { "large logits", SIZES(1, 20, 140, 1, 16), .shift = 5.0 },
     { "relative, tails", SIZES(2, 30, 75, 1, 16), .relative = true },
@@ -47,17 +47,18 @@ static const problem table[] = {
     { "relative, heads of 128", SIZES(1, 70, 150, 1, 128), .relative = true },
     { "relative, blocks of 128", SIZES(1, 140, 233, 1, 64), .relative = true },
     { "relative, no memory", SIZES(2, 97, 97, 1, 32), .relative = true },
-    { "relative, blocks of 128, span", SIZES(1, 150, 210, 1, 32), .relative = true, .cfg = { .max_span = 50 } },
+    { "relative, blocks of 128, span", SIZES(1, 150, 210, 1, 32), .relative = true,
+      .cfg = { .max_span = 50 } },
     { "relative, rows of the batch together", SIZES(3, 2, 5, 256, 8), .relative = true },
     { "relative, span", SIZES(2, 70, 140, 1, 16), .relative = true, .cfg = { .max_span = 65 } },
-    { "relative, short span", SIZES(1, 70, 140, 1, 16), .relative = true, .cfg = { .max_span = 3 } },
+    { "relative, short span", SIZES(1, 70, 140, 1, 16), .relative = true,
+      .cfg = { .max_span = 3 } },
     { "relative, dropout", SIZES(2, 35, 66, 1, 16), .relative = true, .cfg = { .dropout = 0.3 } },
     { "relative, parameters", SIZES(1, 18, 20, 1, 16), .relative = true, .params = true },
     { "an odd place", SIZES(1, 20, 40, 2, 32), .odd_place = true },
     { "relative, odd place", SIZES(1, 20, 40, 1, 32), .odd_place = true, .relative = true },
     { "relative, large logits", SIZES(1, 20, 140, 1, 16), .relative = true, .shift = 5.0 },
 };
-/* clang-format on */
 enum { PROBLEMS = sizeof table / sizeof *table, INPUTS = REF_ATTENTION_INPUTS };
 
 /* The result, then the gradients of the inputs. */

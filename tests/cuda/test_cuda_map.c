@@ -27,45 +27,80 @@ typedef struct problem {
 /* clang-format off */
 /* q, k, v; low keys; table; bias of global keys. */
 #define IN(B, N, C, r, rows, h, g)                                                                 \
-    .in = { { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { (r) ? 3 : 0, { B, r, C } },  \
-            { (r) ? 3 : 0, { B, r, C } }, { (rows) ? 2 : 0, { rows, h } }, { (g) ? 2 : 0, { h, g } } }
-#define WINDOW(...) .op = &tp_op_window_attention, .attr = &(const tp_window_attn_cfg){ .heads = __VA_ARGS__ }
+    .in = { { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } },                            \
+            { (r) ? 3 : 0, { B, r, C } }, { (r) ? 3 : 0, { B, r, C } },                            \
+            { (rows) ? 2 : 0, { rows, h } }, { (g) ? 2 : 0, { h, g } } }
+#define WINDOW(...)                                                                                \
+    .op = &tp_op_window_attention,                                                                 \
+    .attr = &(const tp_window_attn_cfg){ .heads = __VA_ARGS__ }
 /* q, k, v [B,N,C]; scale and tables of window w and h heads. */
 #define TABLES(B, N, C, w, h)                                                                      \
-    .in = { { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { 2, { (w) * (w), (w) * (w) } }, \
-            { 2, { (2 * (w) - 1) * (2 * (w) - 1), h } }, { 2, { (2 * (w) - 1) * (2 * (w) - 1), h } } }
-#define LSLA(...) .op = &tp_op_lsla_attention, .attr = &(const tp_lsla_attn_cfg){ .heads = __VA_ARGS__ }
+    .in = { { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } },                            \
+            { 2, { (w) * (w), (w) * (w) } },                                                       \
+            { 2, { (2 * (w) - 1) * (2 * (w) - 1), h } },                                           \
+            { 2, { (2 * (w) - 1) * (2 * (w) - 1), h } } }
+#define LSLA(...)                                                                                  \
+    .op = &tp_op_lsla_attention, .attr = &(const tp_lsla_attn_cfg){ .heads = __VA_ARGS__ }
 #define MAP(h, w) .height = h, .width = w
 #define SQUARE(w, s) .window = { w, w }, .halo = { s, s }
 
 static const problem problems[] = {
-    { "heads of 32, a global token", WINDOW(2, MAP(9, 12), .global = 1, SQUARE(4, 4)), IN(1, 109, 64, 0, 225, 2, 1) },
+    { "heads of 32, a global token", WINDOW(2, MAP(9, 12), .global = 1, SQUARE(4, 4)),
+      IN(1, 109, 64, 0, 225, 2, 1) },
     { "windows of 7", WINDOW(1, MAP(14, 15), SQUARE(7, 7)), IN(1, 210, 32, 0, 729, 1, 0) },
-    { "heads of 64, exact", WINDOW(1, MAP(10, 13), .global = 1, SQUARE(4, 4), .edge = TP_EDGE_EXACT), IN(1, 131, 64, 0, 225, 1, 1) },
-    { "exact, no table", WINDOW(2, MAP(7, 8), SQUARE(3, 3), .edge = TP_EDGE_EXACT), IN(2, 56, 32, 0, 0, 2, 0) },
-    { "cyclic, parts of chunks", WINDOW(1, MAP(11, 10), .global = 2, SQUARE(4, 4), .edge = TP_EDGE_CYCLIC), IN(1, 112, 32, 0, 225, 1, 2) },
-    { "cyclic, one chunk", WINDOW(1, MAP(5, 6), SQUARE(6, 6), .edge = TP_EDGE_CYCLIC), IN(2, 30, 32, 0, 529, 1, 0) },
-    { "cyclic, two chunks", WINDOW(1, MAP(7, 8), SQUARE(4, 4), .edge = TP_EDGE_CYCLIC), IN(1, 56, 32, 0, 225, 1, 0) },
-    { "cyclic, wrapped cells masked", WINDOW(1, MAP(11, 5), SQUARE(4, 4), .edge = TP_EDGE_CYCLIC, .mask_wrapped = true), IN(1, 55, 32, 0, 225, 1, 0) },
-    { "own chunk, tiles of queries", WINDOW(1, MAP(13, 11), .global = 1, SQUARE(9, 9), .block = TP_BLOCK_OWN), IN(1, 144, 32, 0, 35 * 35, 1, 1) },
-    { "shift 1", WINDOW(1, MAP(9, 9), .global = 1, SQUARE(4, 4), .block = 1), IN(2, 82, 32, 0, 225, 1, 1) },
-    { "shift 5, cyclic", WINDOW(1, MAP(9, 9), SQUARE(4, 4), .block = 5, .edge = TP_EDGE_CYCLIC), IN(1, 81, 32, 0, 225, 1, 0) },
+    { "heads of 64, exact",
+      WINDOW(1, MAP(10, 13), .global = 1, SQUARE(4, 4), .edge = TP_EDGE_EXACT),
+      IN(1, 131, 64, 0, 225, 1, 1) },
+    { "exact, no table", WINDOW(2, MAP(7, 8), SQUARE(3, 3), .edge = TP_EDGE_EXACT),
+      IN(2, 56, 32, 0, 0, 2, 0) },
+    { "cyclic, parts of chunks",
+      WINDOW(1, MAP(11, 10), .global = 2, SQUARE(4, 4), .edge = TP_EDGE_CYCLIC),
+      IN(1, 112, 32, 0, 225, 1, 2) },
+    { "cyclic, one chunk", WINDOW(1, MAP(5, 6), SQUARE(6, 6), .edge = TP_EDGE_CYCLIC),
+      IN(2, 30, 32, 0, 529, 1, 0) },
+    { "cyclic, two chunks", WINDOW(1, MAP(7, 8), SQUARE(4, 4), .edge = TP_EDGE_CYCLIC),
+      IN(1, 56, 32, 0, 225, 1, 0) },
+    { "cyclic, wrapped cells masked",
+      WINDOW(1, MAP(11, 5), SQUARE(4, 4), .edge = TP_EDGE_CYCLIC, .mask_wrapped = true),
+      IN(1, 55, 32, 0, 225, 1, 0) },
+    { "own chunk, tiles of queries",
+      WINDOW(1, MAP(13, 11), .global = 1, SQUARE(9, 9), .block = TP_BLOCK_OWN),
+      IN(1, 144, 32, 0, 35 * 35, 1, 1) },
+    { "shift 1", WINDOW(1, MAP(9, 9), .global = 1, SQUARE(4, 4), .block = 1),
+      IN(2, 82, 32, 0, 225, 1, 1) },
+    { "shift 5, cyclic", WINDOW(1, MAP(9, 9), SQUARE(4, 4), .block = 5, .edge = TP_EDGE_CYCLIC),
+      IN(1, 81, 32, 0, 225, 1, 0) },
     { "shift 8", WINDOW(1, MAP(9, 9), SQUARE(4, 4), .block = 8), IN(1, 81, 32, 0, 0, 1, 0) },
     { "low keys", WINDOW(2, MAP(14, 8), .global = 1, SQUARE(7, 3)), IN(1, 113, 64, 8, 0, 2, 0) },
-    { "low keys, a table that collides", WINDOW(1, MAP(8, 16), .global = 1, SQUARE(8, 4), .reach = { 11, 11 }, .stride = 16), IN(1, 129, 32, 4, 375, 1, 0) },
+    { "low keys, a table that collides",
+      WINDOW(1, MAP(8, 16), .global = 1, SQUARE(8, 4), .reach = { 11, 11 }, .stride = 16),
+      IN(1, 129, 32, 4, 375, 1, 0) },
     { "many low keys", WINDOW(1, MAP(6, 6), SQUARE(3, 1)), IN(2, 36, 16, 70, 49, 1, 0) },
     { "no window", WINDOW(2, MAP(9, 10), .global = 3), IN(1, 93, 64, 4, 0, 2, 3) },
-    { "tiles of queries and keys, a scale", WINDOW(1, .height = 13, .width = 11, .window = { 13, 11 }, .scale = 0.4), IN(1, 143, 24, 0, 25 * 21, 1, 0) },
-    { "a window of two sizes", WINDOW(1, .height = 11, .width = 14, .window = { 5, 9 }, .halo = { 2, 7 }), IN(1, 154, 40, 0, 13 * 31, 1, 0) },
-    { "just too large for tensor cores backward", WINDOW(1, .height = 13, .width = 20, .window = { 13, 20 }, .halo = { 13, 20 }), IN(1, 260, 40, 0, 51 * 79, 1, 0) },
-    { "windows of 7, shifted", LSLA(2, MAP(14, 7), .window = 7, .shift = 3), TABLES(1, 98, 64, 7, 2) },
-    { "windows of 8, shifted, masked", LSLA(1, MAP(8, 16), .window = 8, .shift = 4, .mask_outer = true), TABLES(1, 128, 64, 8, 1) },
-    { "windows of 7, slices of two", LSLA(1, MAP(28, 14), .window = 7, .shift = 3), TABLES(1, 392, 32, 7, 1) },
-    { "windows of 6, parts of heads of 64", LSLA(1, MAP(12, 6), .window = 6, .shift = 2, .mask_outer = true), TABLES(2, 72, 40, 6, 1) },
-    { "values are the keys", LSLA(1, MAP(14, 14), .window = 7, .shift = 3), TABLES(1, 196, 32, 7, 1), .same = true },
-    { "values are the keys, heads of 64", LSLA(1, MAP(8, 16), .window = 8), TABLES(1, 128, 64, 8, 1), .same = true },
+    { "tiles of queries and keys, a scale",
+      WINDOW(1, .height = 13, .width = 11, .window = { 13, 11 }, .scale = 0.4),
+      IN(1, 143, 24, 0, 25 * 21, 1, 0) },
+    { "a window of two sizes",
+      WINDOW(1, .height = 11, .width = 14, .window = { 5, 9 }, .halo = { 2, 7 }),
+      IN(1, 154, 40, 0, 13 * 31, 1, 0) },
+    { "just too large for tensor cores backward",
+      WINDOW(1, .height = 13, .width = 20, .window = { 13, 20 }, .halo = { 13, 20 }),
+      IN(1, 260, 40, 0, 51 * 79, 1, 0) },
+    { "windows of 7, shifted", LSLA(2, MAP(14, 7), .window = 7, .shift = 3),
+      TABLES(1, 98, 64, 7, 2) },
+    { "windows of 8, shifted, masked",
+      LSLA(1, MAP(8, 16), .window = 8, .shift = 4, .mask_outer = true), TABLES(1, 128, 64, 8, 1) },
+    { "windows of 7, slices of two", LSLA(1, MAP(28, 14), .window = 7, .shift = 3),
+      TABLES(1, 392, 32, 7, 1) },
+    { "windows of 6, parts of heads of 64",
+      LSLA(1, MAP(12, 6), .window = 6, .shift = 2, .mask_outer = true), TABLES(2, 72, 40, 6, 1) },
+    { "values are the keys", LSLA(1, MAP(14, 14), .window = 7, .shift = 3),
+      TABLES(1, 196, 32, 7, 1), .same = true },
+    { "values are the keys, heads of 64", LSLA(1, MAP(8, 16), .window = 8),
+      TABLES(1, 128, 64, 8, 1), .same = true },
     { "windows of 4", LSLA(2, MAP(8, 12), .window = 4), TABLES(1, 96, 32, 4, 2) },
-    { "a fixed scale, no tables", LSLA(1, MAP(5, 10), .window = 5, .shift = 2), .in = { { 3, { 2, 50, 40 } }, { 3, { 2, 50, 40 } }, { 3, { 2, 50, 40 } } } },
+    { "a fixed scale, no tables", LSLA(1, MAP(5, 10), .window = 5, .shift = 2),
+      .in = { { 3, { 2, 50, 40 } }, { 3, { 2, 50, 40 } }, { 3, { 2, 50, 40 } } } },
     { "windows of 9", LSLA(1, MAP(9, 9), .window = 9), TABLES(1, 81, 32, 9, 1) },
 };
 /* clang-format on */

@@ -65,21 +65,22 @@ typedef struct layer_case {
     tp_encoder_layer_cfg cfg;
 } layer_case;
 
-/* clang-format off */
 #define CAUSAL .attention.attn.causal = true
 static const layer_case layers[] = {
     { "plain", { DIM, 24, HEADS, TP_ACT_RELU, CAUSAL } },
     { "norms after", { DIM, 24, HEADS, TP_ACT_GELU, .norm_after = true, CAUSAL } },
     { "grouped heads", { DIM, 24, HEADS, TP_ACT_RELU, CAUSAL, .attention.attn.kv_heads = 2 } },
-    { "one head for all, alibi", { DIM, 24, HEADS, TP_ACT_RELU, CAUSAL, .attention.attn.kv_heads = 1,
-                                   .attention.attn.alibi = true } },
+    { "one head for all, alibi",
+      { DIM, 24, HEADS, TP_ACT_RELU, CAUSAL, .attention.attn.kv_heads = 1,
+        .attention.attn.alibi = true } },
     { "rotary", { DIM, 24, HEADS, TP_ACT_RELU, CAUSAL, .attention.rotary = true } },
-    { "Llama", { DIM, 24, HEADS, CAUSAL, .attention.attn.kv_heads = 2, .attention.rotary = true, .gated = true,
-                 .kind = TP_GLU_SILU, .rms = true, .bias_free = true } },
-    { "norms of heads", { DIM, 24, HEADS, CAUSAL, .attention.rotary = true, .attention.qk_norm = true,
-                          .attention.position = { .interleaved = true, .size = 2 }, .gated = true } },
+    { "Llama",
+      { DIM, 24, HEADS, CAUSAL, .attention.attn.kv_heads = 2, .attention.rotary = true,
+        .gated = true, .kind = TP_GLU_SILU, .rms = true, .bias_free = true } },
+    { "norms of heads",
+      { DIM, 24, HEADS, CAUSAL, .attention.rotary = true, .attention.qk_norm = true,
+        .attention.position = { .interleaved = true, .size = 2 }, .gated = true } },
 };
-/* clang-format on */
 
 Test(transformer, decoding_equals_the_forward_pass)
 {

@@ -18,39 +18,52 @@ typedef struct run {
 
 enum { B = 2, N = 24, H = 2, C = 16, W = 8 };
 
-/* clang-format off */
 static tp_tensor full(tp_tape *T, const tp_tensor *x, double p)
 {
-    return tp_attention(T, x[0], x[1], x[2], TP_NONE, TP_NONE, (tp_attn_cfg){ .heads = H, .dropout = p });
+    return tp_attention(T, x[0], x[1], x[2], TP_NONE, TP_NONE,
+                        (tp_attn_cfg){ .heads = H, .dropout = p });
 }
 
 static tp_tensor relative(tp_tape *T, const tp_tensor *x, double p)
 {
-    return tp_rel_attention(T, x[0], x[1], x[2], x[3], x[4], x[5], (tp_attn_cfg){ .heads = H, .dropout = p });
+    return tp_rel_attention(T, x[0], x[1], x[2], x[3], x[4], x[5],
+                            (tp_attn_cfg){ .heads = H, .dropout = p });
 }
 
 static tp_tensor long_short(tp_tape *T, const tp_tensor *x, double p)
 {
-    const tp_ls_in in = { .q = x[0], .k_win = x[1], .v_win = x[2], .pos_win = x[3], .r_w = x[4], .r_r = x[5] };
-    return tp_ls_attention(T, in, (tp_ls_attn_cfg){ .heads = H, .chunk = 4, .window = W, .masked = true, .dropout = p });
+    const tp_ls_in in = {
+        .q = x[0], .k_win = x[1], .v_win = x[2], .pos_win = x[3], .r_w = x[4], .r_r = x[5]
+    };
+    return tp_ls_attention(
+        T, in,
+        (tp_ls_attn_cfg){ .heads = H, .chunk = 4, .window = W, .masked = true, .dropout = p });
 }
 
 static tp_tensor window(tp_tape *T, const tp_tensor *x, double p)
 {
     const tp_window_in in = { .q = x[0], .k = x[1], .v = x[2] };
-    return tp_window_attention_2d(T, in, (tp_window_attn_cfg){ .heads = H, .height = 4, .width = 6, .window = { 2, 3 },
-                                                               .halo = { 1, 1 }, .dropout = p });
+    return tp_window_attention_2d(T, in,
+                                  (tp_window_attn_cfg){ .heads = H,
+                                                        .height = 4,
+                                                        .width = 6,
+                                                        .window = { 2, 3 },
+                                                        .halo = { 1, 1 },
+                                                        .dropout = p });
 }
 
 static tp_tensor lsla(tp_tape *T, const tp_tensor *x, double p)
 {
-    return tp_lsla_attention(T, x[0], x[1], x[2], TP_NONE, x[3], x[4],
-                             (tp_lsla_attn_cfg){ .heads = H, .height = 4, .width = 6, .window = 2, .shift = 1, .dropout = p });
+    return tp_lsla_attention(
+        T, x[0], x[1], x[2], TP_NONE, x[3], x[4],
+        (tp_lsla_attn_cfg){
+            .heads = H, .height = 4, .width = 6, .window = 2, .shift = 1, .dropout = p });
 }
 
 static tp_tensor lsh(tp_tape *T, const tp_tensor *x, double p)
 {
-    return tp_lsh_attention(T, x[0], x[1], TP_NONE, TP_NONE, (tp_lsh_attn_cfg){ .heads = H, .chunk = 6, .dropout = p });
+    return tp_lsh_attention(T, x[0], x[1], TP_NONE, TP_NONE,
+                            (tp_lsh_attn_cfg){ .heads = H, .chunk = 6, .dropout = p });
 }
 
 static const struct {
@@ -68,7 +81,6 @@ static const struct {
     { "lsla_attention", lsla, { 9, H }, { 9, H }, 5, false },
     { "lsh_attention", lsh, { 0 }, { 0 }, 2, true },
 };
-/* clang-format on */
 enum { OPS = sizeof ops / sizeof *ops };
 
 static tp_tensor inner(tp_tape *T, const void *env, int nx, const tp_tensor *x)

@@ -278,8 +278,8 @@ Test(conv2d, messages_of_sequences)
         { { "", L(2, 9, 3), L(4, 2, 3), { 0 }, { .groups = 0 } },
           "conv1d: w must be [Co,3,K]\n  inputs f32[2,9,3], f32[4,2,3], none\n" },
         { { "", L(2, 3, 9), L(4, 3, 3), { 0 }, { .groups = 0 } },
-          "conv1d: x must be [B,N,3], channels last; it looks like channels first: tp_permute it by "
-          "0, 2, 1\n" },
+          "conv1d: x must be [B,N,3], channels last; it looks like channels first: "
+          "tp_permute it by 0, 2, 1\n" },
         { { "", X(2, 9, 9, 3), L(4, 3, 3), { 0 }, { .groups = 0 } },
           "conv1d: x must be [B,N,C]\n" },
         { { "", L(2, 9, 3), X(4, 3, 3, 3), { 0 }, { .groups = 0 } },

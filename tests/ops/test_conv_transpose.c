@@ -38,7 +38,8 @@ static const layer layers[] = {
     { "output_pad", X(2, 9, 7, 20), X(20, 24, 3, 3), V(24), O(2, 1, 1, 1, 1) },
     { "gaps", X(1, 6, 5, 4), X(4, 5, 2, 3), V(5), { .stride = { 5, 4 } } },
     { "dilation", X(1, 9, 10, 8), X(8, 9, 3, 3), V(9), O(1, 2, 4, 1, 3) },
-    { "axes apart", X(1, 6, 5, 6), X(6, 7, 3, 2), V(7), { { 3, 1 }, { 0, 2 }, { 2, 3 }, 0, { 2, 1 } } },
+    { "axes apart", X(1, 6, 5, 6), X(6, 7, 3, 2), V(7),
+      { { 3, 1 }, { 0, 2 }, { 2, 3 }, 0, { 2, 1 } } },
     { "groups", X(2, 5, 6, 12), X(12, 6, 3, 3), V(18), O(2, 1, 1, 3, 1) },
     { "depthwise", X(2, 5, 6, 12), X(12, 1, 4, 4), V(12), O(2, 1, 1, 12, 0) },
     { "many channels", X(1, 4, 5, 130), X(130, 140, 3, 3), { 0 }, O(1, 1, 1, 1, 0) },
@@ -175,10 +176,11 @@ Test(conv_transpose, messages)
             X(3, 4, 3, 3),
             { 0 },
             { .stride = { 2, 2 }, .output_pad = { 0, 2 } } },
-          "conv_transpose2d: output_pad cannot be 2: it is less than the stride or the dilation\n" },
-        { { "", X(2, 9, 9, 3), X(3, 4, 3, 3), { 0 }, { .output_pad = { INT64_MAX, 0 } } },
-          "conv_transpose2d: output_pad cannot be 9223372036854775807: it is less than the stride or the "
+          "conv_transpose2d: output_pad cannot be 2: it is less than the stride or the "
           "dilation\n" },
+        { { "", X(2, 9, 9, 3), X(3, 4, 3, 3), { 0 }, { .output_pad = { INT64_MAX, 0 } } },
+          "conv_transpose2d: output_pad cannot be 9223372036854775807: it is less than the "
+          "stride or the dilation\n" },
         { { "", X(2, 1, 9, 3), X(3, 4, 3, 3), { 0 }, { .pad = { 2, 0 } } },
           "conv_transpose2d: axis 1 of the result would have -1 positions\n" },
         { { "", L(2, 9, 3), L(3, 4, 3), { 0 }, { .output_pad = { 0, 1 } } },

@@ -346,8 +346,8 @@ Test(einsum, messages)
           "einsum: character 12 of \"abcde,fghij\": the result would have more than 8 axes\n" },
         { { "abcde,fghij,abf", .n = 3,
             .in = { { 5, { 2, 2, 2, 2, 2 } }, { 5, { 2, 2, 2, 2, 2 } }, { 3, { 2, 2, 2 } } } },
-          "einsum: a product within \"abcde,fghij,abf\" would have more than 8 axes; contract fewer "
-          "operands at a time\n" },
+          "einsum: a product within \"abcde,fghij,abf\" would have more than 8 axes; "
+          "contract fewer operands at a time\n" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         const sum *const s = &cases[i].s;

@@ -148,7 +148,8 @@ static void check(tp_device *const *devices, const sizes *s, tp_dtype real, tp_d
     matrix c = make(of, s->m, s->n, results, 3);
     const int64_t n = c.step * results;
     /* clang-format off */
-    tp_gemm g = { .dtype = real, .c_dtype = of, .m = s->m, .n = s->n, .k = s->k, .ta = ta, .tb = tb, .add = add,
+    tp_gemm g = { .dtype = real, .c_dtype = of, .m = s->m, .n = s->n, .k = s->k, .ta = ta, .tb = tb,
+                  .add = add,
                   .a = a.data, .lda = a.ld, .step_a = a.step,
                   .b = b.data, .ldb = b.ld, .step_b = b.step,
                   .c = c.data, .ldc = c.ld, .step_c = s->sum ? 0 : c.step, .batch = s->batch };

@@ -502,7 +502,6 @@ Test(lsh_attention, reference_cases)
 
 /* ---- messages ---- */
 
-/* clang-format off */
 Test(lsh_attention, messages)
 {
     static const struct {
@@ -510,26 +509,42 @@ Test(lsh_attention, messages)
         tp_shape in[3];
         const char *text;
     } wrong[] = {
-        { { .heads = 0 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } }, "lsh_attention: heads must be positive, not 0\n" },
-        { { .heads = 3 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } }, "lsh_attention: a width of 4 does not divide into 3 heads\n" },
-        { { .heads = 1 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 7, 4 } } }, "lsh_attention: qk and v must both be [B,N,H*D]\n" },
-        { { .heads = 1, .chunk = 3 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
+        { { .heads = 0 },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
+          "lsh_attention: heads must be positive, not 0\n" },
+        { { .heads = 3 },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
+          "lsh_attention: a width of 4 does not divide into 3 heads\n" },
+        { { .heads = 1 },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 7, 4 } } },
+          "lsh_attention: qk and v must both be [B,N,H*D]\n" },
+        { { .heads = 1, .chunk = 3 },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
           "lsh_attention: 8 tokens are not a multiple of chunk = 3: pad them, with a mask\n" },
-        { { .heads = 1, .chunk = -1 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
+        { { .heads = 1, .chunk = -1 },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
           "lsh_attention: chunk must be from 0 to 2^31 - 1, longest not negative: -1, 0\n" },
-        { { .heads = 1, .rounds = 1025 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } }, "lsh_attention: rounds must be from 0 to 1024, not 1025\n" },
-        { { .heads = 1, .dropout = 1.0 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } }, "lsh_attention: dropout must be in [0, 1), not 1\n" },
-        { { .heads = 1, .buckets = { 3 } }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
+        { { .heads = 1, .rounds = 1025 },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
+          "lsh_attention: rounds must be from 0 to 1024, not 1025\n" },
+        { { .heads = 1, .dropout = 1.0 },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
+          "lsh_attention: dropout must be in [0, 1), not 1\n" },
+        { { .heads = 1, .buckets = { 3 } },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
           "lsh_attention: factors of buckets must be even and at most 2^20, not 3\n" },
-        { { .heads = 1, .buckets = { 0, 2 } }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
+        { { .heads = 1, .buckets = { 0, 2 } },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
           "lsh_attention: buckets must be { n, 0 } or { n, m } with n m <= 2^20, not { 0, 2 }\n" },
-        { { .heads = 2, .chunk = 4, .buckets = { 4 } }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } }, { 4, { 2, 2, 2, 4 } } },
+        { { .heads = 2, .chunk = 4, .buckets = { 4 } },
+          { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } }, { 4, { 2, 2, 2, 4 } } },
           "lsh_attention: rotations must be [H,D,rounds,sum of buckets / 2] = [2,2,2,2]\n" },
     };
     for (size_t i = 0; i < COUNT(wrong); i++) {
         const lsh_case k = { .cfg = wrong[i].cfg, .real = -1 };
-        const trial t = { .f = apply, .env = &k, .in = { wrong[i].in[0], wrong[i].in[1], wrong[i].in[2] } };
+        const trial t = { .f = apply,
+                          .env = &k,
+                          .in = { wrong[i].in[0], wrong[i].in[1], wrong[i].in[2] } };
         cr_expect(trial_fails(&t, wrong[i].text), "case %zu", i);
     }
 }
-/* clang-format on */

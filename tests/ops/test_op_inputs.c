@@ -270,9 +270,8 @@ Test(op_inputs, messages)
     const tp_tensor i32 = zeros_of(T, TP_I32, TP_SHAPE(2, 3)),
                     at = zeros_of(T, TP_I64, TP_SHAPE(2, 3));
     tp_index_add(T, f, 0, ids, u);
-    expect_error(
-        T,
-        "index_add: src must be floating point, not u8; tp_cast converts\n  inputs f32[2,3], i64[2], u8[2,3]\n");
+    expect_error(T, "index_add: src must be floating point, not u8; tp_cast converts\n"
+                    "  inputs f32[2,3], i64[2], u8[2,3]\n");
     tp_scatter_add(T, f, 0, at, i32);
     expect_error(T, "scatter_add: src must be floating point, not i32; tp_cast converts\n");
     tp_dropout_add(T, f, b, at, 0.5);

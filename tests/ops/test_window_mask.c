@@ -256,13 +256,23 @@ typedef struct map {
 
 /* clang-format off */
 static const map maps[] = {
-    { "halo, parts of chunks", { .heads = 2, .height = 9, .width = 13, .global = 2, .window = { 4, 4 }, .halo = { 4, 4 } }, 2, 8, 0 },
-    { "low keys", { .heads = 2, .height = 8, .width = 10, .global = 1, .window = { 4, 5 }, .halo = { 2, 1 } }, 3, 16, 5 },
-    { "exact", { .heads = 1, .height = 7, .width = 9, .window = { 3, 3 }, .halo = { 3, 3 }, .edge = TP_EDGE_EXACT }, 2, 8, 0 },
-    { "cyclic", { .heads = 1, .height = 7, .width = 8, .global = 1, .window = { 3, 3 }, .halo = { 3, 3 }, .edge = TP_EDGE_CYCLIC }, 2, 8, 2 },
-    { "own block", { .heads = 2, .height = 9, .width = 8, .window = { 4, 4 }, .halo = { 4, 4 }, .block = TP_BLOCK_OWN }, 2, 8, 3 },
-    { "a neighbour", { .heads = 1, .height = 9, .width = 9, .global = 1, .window = { 4, 4 }, .halo = { 4, 4 }, .block = 3 }, 2, 8, 0 },
-    { "stripes", { .heads = 1, .height = 23, .width = 3, .window = { 2, 2 }, .halo = { 1, 1 } }, 1, 4, 2 },
+    { "halo, parts of chunks",
+      { .heads = 2, .height = 9, .width = 13, .global = 2, .window = { 4, 4 }, .halo = { 4, 4 } },
+      2, 8, 0 },
+    { "low keys", { .heads = 2, .height = 8, .width = 10, .global = 1, .window = { 4, 5 },
+                    .halo = { 2, 1 } }, 3, 16, 5 },
+    { "exact", { .heads = 1, .height = 7, .width = 9, .window = { 3, 3 }, .halo = { 3, 3 },
+                 .edge = TP_EDGE_EXACT }, 2, 8, 0 },
+    { "cyclic", { .heads = 1, .height = 7, .width = 8, .global = 1, .window = { 3, 3 },
+                  .halo = { 3, 3 }, .edge = TP_EDGE_CYCLIC }, 2, 8, 2 },
+    { "own block",
+      { .heads = 2, .height = 9, .width = 8, .window = { 4, 4 }, .halo = { 4, 4 },
+        .block = TP_BLOCK_OWN }, 2, 8, 3 },
+    { "a neighbour",
+      { .heads = 1, .height = 9, .width = 9, .global = 1, .window = { 4, 4 }, .halo = { 4, 4 },
+        .block = 3 }, 2, 8, 0 },
+    { "stripes", { .heads = 1, .height = 23, .width = 3, .window = { 2, 2 }, .halo = { 1, 1 } }, 1,
+      4, 2 },
 };
 /* clang-format on */
 enum { MAPS = sizeof maps / sizeof *maps };
