@@ -9,7 +9,7 @@ void analysis_begin(analysis *a, const char *preset);
 void analysis_begin_as(analysis *a, const char *preset, bool raw_kv);
 void analysis_end(analysis *a);
 
-/* Resets the tape and returns the images [B,H,W,3] on it. */
+/* Resets the tape and returns images [B,H,W,3] on it. */
 tp_tensor analysis_images(analysis *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* bombs.c - see the header. */
+/* bombs.c - writes hostile files and measures reading them. */
 #include "support/bombs.h"
 
 #include <criterion/criterion.h>
@@ -28,7 +28,7 @@ void bomb_number(FILE *f, const char *fmt, int n)
 #pragma GCC diagnostic pop
 }
 
-/* ---- the measurement ---- */
+/* ---- measuring ---- */
 
 static void spent(double *seconds, long *kilobytes)
 {

@@ -1,5 +1,5 @@
-/* bombs.h - files of the worst content that their format has for its bytes, each read in a process
- * of its own whose peak of memory and processor time are bounded. */
+/* bombs.h - worst-case files, each read in a separate process whose peak memory and processor time
+ * are bounded. */
 #ifndef TP_SUPPORT_BOMBS_H
 #define TP_SUPPORT_BOMBS_H
 
@@ -18,7 +18,7 @@ typedef struct bomb {
     const char *name, *file;
     void (*make)(FILE *f);
     void (*read)(const char *path);
-    int times; /* bytes of memory for each byte of the file; 16 MiB are free */
+    int times; /* bytes of memory per byte of the file, beyond 16 MiB */
 } bomb;
 
 typedef struct bomb_cost {
@@ -26,14 +26,14 @@ typedef struct bomb_cost {
     long kilobytes;
 } bomb_cost;
 
-/* Writes a text n times; n numbered pieces, with commas between them (fmt has one %x); a literal
- * with its zeros. */
+/* Write a text n times; n numbered pieces, separated by commas (fmt has one %x); a literal with its
+ * zeros. */
 void bomb_repeat(FILE *f, const char *text, int n);
 void bomb_number(FILE *f, const char *fmt, int n);
 #define BYTES(f, literal) fwrite(literal, 1, sizeof(literal) - 1, f)
 
-/* Reads the file in a process of its own. With the environment variable TP_BOMBS, the checks print
- * what it takes. */
+/* Reads the file in a separate process. If the environment variable TP_BOMBS is set, checks print
+ * the cost. */
 bomb_cost bomb_take(const bomb *b, const char *path);
 
 /* Makes and checks n files in the folder of support/folder.h. */

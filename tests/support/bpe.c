@@ -1,4 +1,4 @@
-/* bpe.c - see the header. */
+/* bpe.c - writes and compares small BPE vocabularies. */
 #include "support/bpe.h"
 
 #include <criterion/criterion.h>

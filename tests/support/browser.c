@@ -1,5 +1,5 @@
-/* browser.c - speaks Chromium's debugging protocol over its pipe: JSON messages ended by zeros,
- * which it reads from descriptor 3 and writes to descriptor 4. */
+/* browser.c - speaks Chromium's debugging protocol over its pipe: zero-terminated JSON messages,
+ * which it reads from descriptor 3 and writes to 4. */
 #include "support/browser.h"
 
 #include <criterion/criterion.h>

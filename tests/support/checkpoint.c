@@ -1,4 +1,4 @@
-/* checkpoint.c - see the header. */
+/* checkpoint.c - edits, reads, compares and publishes checkpoints. */
 #include "support/checkpoint.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* corpus.c - see the header. */
+/* corpus.c - writes texts and opens corpora of them. */
 #include "support/corpus.h"
 
 #include <criterion/criterion.h>

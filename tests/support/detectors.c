@@ -1,4 +1,4 @@
-/* detectors.c - what the tests of RetinaNet and Mask R-CNN share. */
+/* detectors.c - helpers for tests of RetinaNet and Mask R-CNN. */
 #include "support/detectors.h"
 
 #include <criterion/criterion.h>

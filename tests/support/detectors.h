@@ -1,4 +1,4 @@
-/* detectors.h - what tests of whole detectors share: backbones, a scene, gradients. */
+/* detectors.h - for tests of complete detectors: backbones, a scene, gradients. */
 #ifndef SUPPORT_DETECTORS_H
 #define SUPPORT_DETECTORS_H
 
@@ -6,7 +6,7 @@
 
 /* A published backbone, checked. */
 tp_backbone_cfg detectors_backbone(const char *name, tp_detection_profile profile);
-/* A ResNet with one block of 8 channels or more in each stage. */
+/* A ResNet with one block of at least 8 channels per stage. */
 tp_backbone_cfg detectors_small_backbone(void);
 
 /* Two images of 64 x 96 pixels with padding, and three objects, of categories 0, 2 and 1, with
@@ -19,7 +19,7 @@ extern const tp_objects detectors_scene;
 /* The norm of a parameter's gradient. */
 double detectors_gradient(tp_params *P, const tp_param_info *it);
 
-/* A detector in training mode, and the batch of these two images, so far without objects. */
+/* A detector in training mode, and a batch of these images, initially without objects. */
 typedef struct detectors_rig {
     tp_device *D;
     tp_params *P;
@@ -29,12 +29,12 @@ typedef struct detectors_rig {
     tp_random random;
     tp_detection_in in;
 } detectors_rig;
-/* cfg: the kind's own. D: becomes the rig's; NULL: the device of the tests. */
+/* cfg: the kind's configuration. The rig takes D; NULL: the tests' device. */
 void detectors_make(detectors_rig *r, const tp_detector_kind *kind, const void *cfg, tp_device *D);
 void detectors_release(detectors_rig *r);
 
-/* Updates with AdamW on the scene in both images: the loss falls to a half, the best detection of
- * each image is an object, and nothing of it is recorded. */
+/* Trains with AdamW on the scene in both images: the loss halves, the best detection in each image
+ * is an object, and no detection is recorded. */
 void detectors_expect_learning(detectors_rig *r, int steps, double rate);
 
 #endif

@@ -1,4 +1,4 @@
-/* device.c - see the header. */
+/* device.c - opens the device that tests run on. */
 #include "support/device.h"
 
 #include <criterion/criterion.h>

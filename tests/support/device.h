@@ -5,13 +5,13 @@
 #include <stdbool.h>
 #include <tapegrad/device.h>
 
-/* Opens the device of the suite: cpu, or the one in the environment variable TAPEGRAD_DEVICE. */
+/* Opens the suite's device: cpu, or the one in the environment variable TAPEGRAD_DEVICE. */
 tp_device *device_open(const tp_device_opts *o);
 bool device_is_cuda(void);
 bool device_is_emulated(void); /* the emulation is much slower, so tests do less */
-/* Skips a CPU-only test on CUDA, as the CPU's suite runs it. */
+/* Skips a CPU-only test on CUDA; the CPU suite runs it. */
 void device_cpu_only(void);
-/* The most exact dtype of the suite's device, TP_F64 or TP_F32, and the limit for that dtype. */
+/* The most precise dtype of the suite's device, TP_F64 or TP_F32, and its error limit. */
 tp_dtype device_real(void);
 double device_limit(double f64, double f32);
 
@@ -19,10 +19,10 @@ double device_limit(double f64, double f32);
 bool device_has_cuda(void);
 /* The error of opening a GPU if there is neither driver nor emulation, else NULL. */
 const char *device_cuda_missing(void);
-/* Opens the GPU with a separate allocation for each buffer, which the emulation poisons. */
+/* Opens the GPU with one allocation per buffer; the emulation poisons them. */
 tp_device *device_cuda(void);
 
-/* Chooses the emulation's order of threads; 0 is the usual one. False if there is no such order. */
+/* Sets the emulation's order of threads; 0 is the default. False if there is no such order. */
 bool device_set_order(int order);
 
 #endif

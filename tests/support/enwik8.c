@@ -1,4 +1,4 @@
-/* enwik8.c - the program enwik8 with a small synthetic text. */
+/* enwik8.c - the program enwik8 on a small synthetic text. */
 #include "support/enwik8.h"
 
 #include <criterion/criterion.h>

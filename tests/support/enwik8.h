@@ -1,4 +1,4 @@
-/* enwik8.h - the program enwik8 with a small synthetic text. */
+/* enwik8.h - the program enwik8 on a small synthetic text. */
 #ifndef TP_SUPPORT_ENWIK8_H
 #define TP_SUPPORT_ENWIK8_H
 

@@ -1,4 +1,4 @@
-/* files.c - intact and damaged safetensors files. */
+/* files.c - writes intact and damaged safetensors files. */
 #include "support/files.h"
 
 #include <criterion/criterion.h>

@@ -11,8 +11,8 @@
 
 void write_bytes(const char *path, const void *bytes, size_t n);
 
-/* Writes a file with this header and data (NULL: zeros). The length field is `length`, or if 0 the
- * actual length of the header. */
+/* Writes a file with this header and data (NULL: zeros). The length field holds `length`, or if
+ * that is 0 the true length. */
 void write_raw(const char *path, uint64_t length, const char *json, const void *data, size_t bytes);
 
 /* Writes a file with metadata and tensors, and copies it to bytes; returns its size. */

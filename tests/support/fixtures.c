@@ -1,4 +1,4 @@
-/* fixtures.c - finding and copying the reference cases. */
+/* fixtures.c - finds and copies reference cases. */
 #include "support/fixtures.h"
 
 #include <criterion/criterion.h>
@@ -30,7 +30,7 @@ tp_file *fixture_open(const char *name)
     return F;
 }
 
-/* Does the name begin with one of the words? */
+/* True if the name begins with a word. */
 static bool begins_with_any(const char *name, const char *words)
 {
     while (*words) {

@@ -1,4 +1,4 @@
-/* image_sets.c - small image sets in the test's own folder. */
+/* image_sets.c - small image sets in the test's folder. */
 #include "support/image_sets.h"
 
 #include <archive.h>

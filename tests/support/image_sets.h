@@ -1,4 +1,4 @@
-/* image_sets.h - small image sets in the test's own folder (support/folder.h). */
+/* image_sets.h - small image sets in the test's folder (support/folder.h). */
 #ifndef TP_SUPPORT_IMAGE_SETS_H
 #define TP_SUPPORT_IMAGE_SETS_H
 
@@ -8,13 +8,13 @@
 void write_text(const char *name, const char *text);
 void make(const char *name); /* makes a folder */
 
-/* Writes an image of 40 x 36 pixels of one colour, by which tests tell images apart. */
+/* Writes a 40 x 36 image of one colour, by which tests recognise it. */
 void write_image(const char *name, int colour);
 
 /* Makes NAME/cat and NAME/dog with n images each. */
 void make_classes(const char *name, int n, int colour);
 
-/* Writes a tar file. An entry is NAME, an image of one colour that follows from its place, or
+/* Writes a tar file. An entry is NAME, an image whose colour follows from its position, or
  * NAME=CONTENT. */
 void write_shard(const char *name, const char *const *entries, int n);
 

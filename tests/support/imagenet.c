@@ -1,4 +1,4 @@
-/* imagenet.c - see the header. */
+/* imagenet.c - sets up runs of imagenet. */
 #include "support/imagenet.h"
 
 void imagenet_begin(void)

@@ -1,4 +1,4 @@
-/* images.c - see the header. */
+/* images.c - writes folders of coloured images. */
 #include "support/images.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* limit.c - see the header. */
+/* limit.c - limits the address space of the process. */
 #include "support/limit.h"
 
 #include <criterion/criterion.h>

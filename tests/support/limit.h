@@ -1,4 +1,4 @@
-/* limit.h - a limit on the memory of this process. */
+/* limit.h - limits the memory of this process. */
 #ifndef TP_SUPPORT_LIMIT_H
 #define TP_SUPPORT_LIMIT_H
 
@@ -11,8 +11,8 @@ enum { MEMORY_IS_LIMITED = 0 };
 enum { MEMORY_IS_LIMITED = 1 };
 #endif
 
-/* Limits the process to `room` bytes of addresses more than it has, where that is possible, and
- * sets *before for setrlimit(RLIMIT_AS, before). */
+/* Limits the process to `room` more bytes of address space where possible, and sets *before for
+ * setrlimit(RLIMIT_AS, before). */
 void limit_memory(size_t room, struct rlimit *before);
 
 #endif

@@ -1,4 +1,4 @@
-/* loops.c - see the header. */
+/* loops.c - computes indices and checks failures. */
 #include "support/loops.h"
 
 #include <stdio.h>

@@ -9,12 +9,12 @@ int64_t elements(tp_shape s);
 void index_of(tp_shape s, int64_t e, int64_t *index);
 int64_t element_at(tp_shape s, const int64_t *index);
 
-/* The shape that a and b broadcast into, and the element of x that meets element e of such a shape
+/* The shape that a and b broadcast to, and the element of x that meets element e of such a shape
  * y. */
 tp_shape common_shape(tp_shape a, tp_shape b);
 int64_t element_meeting(tp_shape y, tp_shape x, int64_t e);
 
-/* Did T fail with an error that begins with this text? Clears the error. */
+/* True if T failed with this start of a message; clears the error. */
 bool failed_with(tp_tape *T, const char *text);
 
 #endif

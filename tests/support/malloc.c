@@ -1,5 +1,5 @@
-/* malloc.c - see the header. Freed blocks must be allocated here too: memory that a shared
- * library allocates and we free, or the reverse, makes the count wrong. */
+/* malloc.c - wraps malloc and free. Both must happen here: memory that a shared library allocates
+ * and we free, or the reverse, makes the count wrong. */
 #include "support/malloc.h"
 
 #include <errno.h>
@@ -25,8 +25,7 @@ char *__wrap_strdup(const char *s);
 void __wrap_free(void *p);
 /* clang-format on */
 
-static atomic_size_t calls, first,
-    last; /* calls since malloc_fail; those from first to last fail */
+static atomic_size_t calls, first, last; /* calls since malloc_fail; first to last fail */
 static atomic_int_least64_t live;
 
 static bool refused(void)

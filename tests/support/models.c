@@ -1,4 +1,4 @@
-/* models.c - see the header. */
+/* models.c - measures and checks image models. */
 #include "support/models.h"
 
 #include <criterion/criterion.h>

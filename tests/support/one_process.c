@@ -74,8 +74,8 @@ void criterion_internal_test_teardown(void)
     if (suite != now->data && suite->fini) suite->fini();
 }
 
-/* Runs every test, or those whose SUITE/NAME contains the first argument. CTest passes Criterion's
- * flags, which are ignored here. */
+/* Runs every test, or those whose SUITE/NAME contains the first argument. Ignores the Criterion
+ * flags that CTest passes. */
 int main(int argc, char **argv)
 {
     const char *wanted = argc > 1 && argv[1][0] != '-' ? argv[1] : "";

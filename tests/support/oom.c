@@ -1,4 +1,4 @@
-/* oom.c - see the header. */
+/* oom.c - runs attempts with failing allocations. */
 #include "support/oom.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +21,7 @@ void end_attempt(attempt *t, bool ok, const char *why)
     snprintf(t->why, sizeof t->why, "%s", why ? why : "no reason is given");
 }
 
-/* The last two in libpng's words. */
+/* The last two are libpng's. */
 static bool tells_of_memory(const char *why)
 {
     return strstr(why, "out of memory") || strstr(why, "out of host memory") ||

@@ -1,6 +1,6 @@
-/* oom.h - tries something again and again while memory runs out at its n-th allocation, for many n.
- * The shortage is temporary or lasts until the end of the try. For programs that link with
- * MALLOC_WRAPS (support/malloc.h). */
+/* oom.h - repeats an attempt while memory runs out at its n-th allocation, for many n. The shortage
+ * is temporary or lasts until the end of the attempt. For programs that link with MALLOC_WRAPS
+ * (support/malloc.h). */
 #ifndef TP_SUPPORT_OOM_H
 #define TP_SUPPORT_OOM_H
 
@@ -17,8 +17,8 @@ typedef struct attempt {
 /* Ends the shortage and records its result. */
 void end_attempt(attempt *t, bool ok, const char *why);
 
-/* f makes one attempt, in which it calls malloc_fail(t->n, t->count) and end_attempt. Expects that
- * each reports a shortage or succeeds, that nothing leaks, and that at least `least` fail. */
+/* f makes one attempt, calling malloc_fail(t->n, t->count) and end_attempt. Expects that each
+ * attempt reports a shortage or succeeds, nothing leaks, and at least `least` fail. */
 void for_every_n(const char *name, void (*f)(void *env, attempt *t), void *env, int least);
 
 #endif

@@ -1,4 +1,4 @@
-/* ops.c - see the header. */
+/* ops.c - holds the device and tape of op tests. */
 #include "support/ops.h"
 
 #include <criterion/criterion.h>

@@ -72,7 +72,7 @@ tp_optim *optim_make(tp_params *P, const optim_form *f)
 
 /* ---- plain loops ---- */
 
-/* The value of an option; usual: what the published algorithm has. */
+/* The value of an option, by default the published `usual`. */
 static double given(const optim_form *f, const char *name, double usual)
 {
     for (const tp_optim_value *v = f->options; v->name; v++)
@@ -176,7 +176,7 @@ static void lamb(const optim_form *f, optim_plain *s, const double *grad, double
     for (int64_t k = 0; k < s->numel; k++) s->p[k] -= lr * trust * s->u[k];
 }
 
-/* Moves m, the averages of rows, and v, those of columns, and leaves the mean squares in u. */
+/* Updates m, the averages of rows, and v, those of columns; stores the mean squares in u. */
 static void factored(optim_plain *s, const double *g, double weight, double eps1)
 {
     const int64_t C = s->shape.dim[s->shape.ndim - 1], R = s->shape.dim[s->shape.ndim - 2];

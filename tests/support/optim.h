@@ -7,7 +7,7 @@
 
 typedef struct optim_form {
     const char *name, *kind;   /* NULL ends the table */
-    tp_optim_value options[8]; /* those that are given */
+    tp_optim_value options[8]; /* the options given */
     tp_factor_rule factors;
 } optim_form;
 

@@ -1,4 +1,4 @@
-/* optim_world.c - a set of parameters that optimisers update. */
+/* optim_world.c - parameters that optimisers update. */
 #include "support/optim_world.h"
 
 #include <criterion/criterion.h>
@@ -64,7 +64,7 @@ void optim_run_step(const optim_world *w, tp_optim *O, int step, double lr)
     for (int pass = 0; pass <= (step == 4); pass++) {
         int n = 0;
         for (int i = 0; i < OPTIM_PARAMS; i++) {
-            if (i != 2 && !optim_reached(step, i)) continue; /* the frozen parameter takes part */
+            if (i != 2 && !optim_reached(step, i)) continue; /* the frozen parameter counts */
             optim_gradient(step + 50 * pass, i, g[i]);
             p[n] = w->p[i];
             at[n++] = g[i];

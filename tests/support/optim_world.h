@@ -30,10 +30,10 @@ void optim_get(const optim_world *w, int i, double *host); /* the values of para
 /* A gradient with 8 significant bits: the same in float and double. */
 void optim_gradient(int step, int i, double *g);
 
-/* Does a step update parameter i? "one" is frozen in step 2; "late" has gradients from step 3. */
+/* Whether a step updates i: "one" is frozen in step 2; "late" has gradients from step 3. */
 bool optim_reached(int step, int i);
 
-/* Step 4 has two backwards and the scale 1/2: the mean of two gradients. */
+/* Runs a step. Step 4 averages two backward passes: scale 1/2. */
 void optim_run_step(const optim_world *w, tp_optim *O, int step, double lr);
 
 #endif

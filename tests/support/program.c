@@ -1,4 +1,4 @@
-/* program.c - the programs of examples/ as a user runs them, each in its own folder. */
+/* program.c - runs the programs of examples/ as a user does, in a temporary folder. */
 #include "support/program.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* program.h - the programs of examples/ as a user runs them, each in its own folder. */
+/* program.h - runs the programs of examples/ as a user does, in a temporary folder. */
 #ifndef TP_SUPPORT_PROGRAM_H
 #define TP_SUPPORT_PROGRAM_H
 
@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Creates a folder and changes to it. The functions below run this program, whose name may include
- * first arguments ("enwik8 train"). Its threads do not spin while waiting, which would slow down a
- * busy machine. */
+/* Creates a folder and changes to it. The functions below run this program; its name may include
+ * the first arguments ("enwik8 train"). Its threads do not spin while waiting, to spare a busy
+ * machine. */
 void program_begin(const char *name);
 void program_end(void); /* removes the folder */
 
@@ -17,7 +17,7 @@ void program_end(void); /* removes the folder */
 extern char out[40000], errors[20000];
 
 /* Runs `PREFIX PROGRAM ARGS` in the shell. Returns its exit status, or -1 if a signal ended it. The
- * prefix sets variables, limits and the like. */
+ * prefix may set variables, limits and so on. */
 int run_under(const char *prefix, const char *args);
 int run(const char *args);
 void succeed(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* asserts status 0 */
@@ -29,10 +29,10 @@ void await_reports(const char *log, int lines);
 void nap(double seconds);
 
 void slurp(const char *name, char *text, size_t size);
-bool shell(const char *command); /* does it succeed? */
+bool shell(const char *command); /* true on success */
 bool same_bytes(const char *a, const char *b);
 int64_t update_in(const char *checkpoint);
 double number_in(const char *json,
-                 const char *key); /* the first of this key; asserts that it is there */
+                 const char *key); /* the first with this key; asserts that it exists */
 
 #endif

@@ -1,4 +1,4 @@
-/* published.c - see the header. */
+/* published.c - writes files like a publisher's. */
 #include "support/published.h"
 
 #include <criterion/criterion.h>

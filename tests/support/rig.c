@@ -1,4 +1,4 @@
-/* rig.c - see the header. */
+/* rig.c - opens a model, runs it and reads its gradients. */
 #include "support/rig.h"
 
 #include <criterion/criterion.h>

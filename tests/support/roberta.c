@@ -1,4 +1,4 @@
-/* roberta.c - see the header. */
+/* roberta.c - makes small RoBERTa models and texts. */
 #include "support/roberta.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* roberta.h - small models of the family of RoBERTa and texts for them. */
+/* roberta.h - small models of the RoBERTa family and texts for them. */
 #ifndef SUPPORT_ROBERTA_H
 #define SUPPORT_ROBERTA_H
 
@@ -11,12 +11,12 @@ enum { ROBERTA_TEXTS = 2, ROBERTA_WORDS = 50, ROBERTA_DIM = 16 };
 /* Two layers of that width, for texts of at most 32 tokens. */
 tp_roberta_cfg roberta_small(tp_roberta_kind kind, tp_roberta_head head);
 
-/* A model on the device of the suite, its parameters as initialised; m is a tp_roberta. */
+/* A newly initialised model on the suite's device; m is a tp_roberta. */
 rig *roberta_open(tp_roberta_cfg c, uint64_t seed);
 void roberta_close(rig *r);
 const tp_roberta *roberta_of(const rig *r);
 
-/* Two texts of n tokens, at most 64, the last `padding` of the second of which are padding. */
+/* Two texts of n tokens, at most 64; the second ends in `padding` pad tokens. */
 tp_tensor roberta_texts(tp_tape *T, int n, int padding);
 
 /* Expects that no two numbers differ by more than `most`. */

@@ -1,4 +1,4 @@
-/* runs.c - see the header. */
+/* runs.c - lists the training programs and resumes their runs. */
 #include "support/runs.h"
 
 #include <criterion/criterion.h>
@@ -20,7 +20,7 @@ static void image_data(void)
     make_colours("set", 8);
 }
 
-/* Images and a run that teaches another one. */
+/* Makes images and the run of a teacher. */
 static void taught_data(void)
 {
     image_data();
@@ -57,14 +57,14 @@ static void long_line_data(void)
     make_lines("lines", 4000);
 }
 
-/* Validation images: one file of each colour under many names. */
+/* Validation images: one file per colour under many names. */
 static void long_image_data(void)
 {
     cr_assert(shell("for i in $(seq 100 700); do for c in red blue; do "
                     "ln set/val/$c/08.png set/val/$c/$i.png; done; done"));
 }
 
-/* Four small images, which are validated on as well. */
+/* Four small images, also used for validation. */
 static void object_data(void)
 {
     cr_assert(shell(TP_BIN_DIR

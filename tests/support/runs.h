@@ -1,5 +1,4 @@
-/* runs.h - a table of the training programs, for tests that stop, resume and break the runs
- * of each. */
+/* runs.h - a table of the training programs, for tests that stop, resume and break their runs. */
 #ifndef TP_SUPPORT_RUNS_H
 #define TP_SUPPORT_RUNS_H
 
@@ -8,13 +7,13 @@
 typedef struct run_kind {
     const char *command; /* "enwik8 train" */
     void (*make_data)(void);
-    /* Flags without --steps and --run-dir. Updates take milliseconds, and the rate does not depend
-     * on the last step, so that a run may continue after any update. */
+    /* Flags but --steps and --run-dir. Updates take milliseconds, and the rate does not depend on
+     * the last step, so that a run can continue after any update. */
     const char *train;
     const char *often;  /* a report and a checkpoint each update, a validation every second one; the
                            first improvement after update 2 comes by update 6 */
     const char *seldom; /* a report each update, few checkpoints, no validation */
-    /* Data whose validation takes a few tenths of a second, and the flags for it. */
+    /* Makes data whose validation takes tenths of a second; its flags. */
     void (*make_long_data)(void);
     const char *slow_validation;
     int updates; /* number of updates in about a second, checkpoints included */
@@ -24,8 +23,7 @@ typedef struct run_kind {
 extern const run_kind run_kinds[];
 extern const int run_kind_count;
 
-/* With the environment variable PROGRAM, tests skip the programs whose command does not contain
- * it. */
+/* With the environment variable PROGRAM, tests skip programs whose command does not contain it. */
 bool run_kind_wanted(const run_kind *k);
 
 /* Makes a folder with the program's data and changes to it; program_end removes it. */
@@ -35,7 +33,7 @@ void run_kind_begin(const run_kind *k);
  * are the flags of both runs in addition to k->train. */
 void expect_resumed(const run_kind *k, const char *flags, const char *name);
 
-/* Are two logs equal except for values that depend on clock and memory? */
+/* True if logs are equal but for values that depend on clock and memory. */
 bool same_log(const char *a, const char *b);
 
 #endif

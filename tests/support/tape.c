@@ -1,4 +1,4 @@
-/* tape.c - see the header. */
+/* tape.c - sets up a small model on a tape. */
 #include "support/tape.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* texts.c - see the header. */
+/* texts.c - writes reviews and their vocabulary. */
 #include "support/texts.h"
 
 #include <criterion/criterion.h>
@@ -10,7 +10,7 @@
 
 #include "support/program.h"
 
-/* A review of 4 to 16 words, some of which tell its class. */
+/* A review of 4 to 16 words, some of which show its class. */
 static int write_review(char *text, size_t size, int class, int number)
 {
     static const char *const plain[] = {

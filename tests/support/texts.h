@@ -5,10 +5,10 @@
 /* Writes NAME/train/{neg,pos}/N.txt and NAME/test/...: `train` and `test` texts of each class. */
 void make_reviews(const char *name, int train, int test);
 
-/* Learns a vocabulary of `size` ids from the words of such reviews, and writes it into a folder. */
+/* Learns a vocabulary of `size` ids from such reviews and writes it into a folder. */
 void make_vocabulary(const char *folder, int size);
 
-/* Both, for the program imdb: "reviews" and "words" (300 ids). */
+/* Makes both for imdb: "reviews" and "words" (300 ids). */
 void review_data(void);
 void long_review_data(void); /* with 600 test texts of each class */
 

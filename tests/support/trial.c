@@ -1,4 +1,4 @@
-/* trial.c - see the header. */
+/* trial.c - runs functions of tensors and compares results. */
 #include "support/trial.h"
 
 #include <criterion/criterion.h>

@@ -35,11 +35,11 @@ typedef struct trial_result {
     char why[2048];                             /* the tape's error, "" if none */
 } trial_result;
 
-/* Can this combination run? A GPU has no f64 and does not depend on the host's instruction sets, so
- * it runs in place of the baseline. */
+/* True if this combination can run. A GPU has no f64 and ignores the host's instruction sets: it
+ * runs as the baseline. */
 bool trial_can(tp_dtype dt, tp_isa isa);
 
-/* Runs t. The caller frees the result, also of a failed run. */
+/* Runs t. The caller frees the result, even of a failed run. */
 trial_result trial_run(const trial *t);
 void trial_free(trial_result *r);
 
@@ -51,11 +51,11 @@ typedef void (*trial_naive)(const void *env, const trial_result *r, double *y, d
 /* Runs t and compares it with naive(t->env, ...). */
 void trial_compare(const trial *t, trial_naive naive, const char *name, double tol);
 
-/* Are y and all gradients bitwise equal with 1, 2, 3 and 5 threads? On CUDA, several runs are
- * compared, in each order of threads under the emulation. */
+/* True if y and all gradients have the same bits with 1, 2, 3 and 5 threads; on CUDA, in several
+ * runs; under the emulation, in each order of threads. */
 bool trial_same_on_threads(const trial *t);
 
-/* Does the run fail with an error that begins with this text? */
+/* True if the run fails and its error begins with this text. */
 bool trial_fails(const trial *t, const char *text);
 
 #endif

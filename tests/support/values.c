@@ -1,4 +1,4 @@
-/* values.c - see the header. */
+/* values.c - makes, reads and compares values. */
 #include "support/values.h"
 
 #include <math.h>

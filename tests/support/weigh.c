@@ -1,4 +1,4 @@
-/* weigh.c - gradients on demand. */
+/* weigh.c - gives tensors chosen gradients. */
 #include "support/weigh.h"
 
 #include "support/values.h"
