@@ -59,8 +59,8 @@ static void feed(net *m, int step)
     tp_feed(m->T, &m->x, TP_F32, TP_SHAPE(ROWS, IN), f);
 }
 
-/* h = dropout(gelu(x w^T + b) + older / 2 + memory v^T). The two slots hold the last h and the one
- * before it, whose memory the first reuses. */
+/* h = dropout(gelu(x w^T + b) + older / 2 + memory v^T). The two slots hold the last two values of
+ * h; the newer reuses the older's memory. */
 static tp_tensor forward(net *m)
 {
     tp_tensor h = tp_gelu(m->T, tp_linear(m->T, m->x, m->w, m->b, TP_ACT_NONE));
@@ -100,7 +100,7 @@ static double step(net *m, int i)
     return update(m, loss, i);
 }
 
-/* Other work between the steps, which must not touch the recording's memory. */
+/* Work between steps must not touch the recording's memory. */
 static void disturb(net *m)
 {
     tp_reset(m->other);
@@ -153,7 +153,7 @@ Test(capture, bits_are_unchanged)
     if (device_has_cuda()) same_bits("cuda", STEPS - EAGER);
 }
 
-/* With an existing gradient a step is not replayed, as the recording would overwrite it. */
+/* A step with an existing gradient is not replayed: the recording would overwrite it. */
 Test(capture, leaves_accumulation_alone)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -187,8 +187,8 @@ Test(capture, leaves_accumulation_alone)
     cr_expect(memcmp(&a[0], &a[1], sizeof *a) == 0, "other bits");
 }
 
-/* A step over two batches. Either both are inside of what is recorded, or another tape has given
- * one parameter a gradient before, in memory that the recording does not know. */
+/* A step over two batches. Either both are recorded, or another tape has already given one
+ * parameter a gradient, in memory unknown to the recording. */
 static double accumulating_step(net *m, int i, bool outside)
 {
     static tp_tensor loss;
@@ -232,7 +232,7 @@ Test(capture, adds_gradients)
     }
 }
 
-/* After a step nothing but the recording holds its gradients; it has them for each launch. */
+/* After a step only the recording holds its gradients, for every launch. */
 Test(capture, keeps_its_gradients)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -306,9 +306,9 @@ Test(capture, notices_changes)
     }
 }
 
-/* ---- copies in bf16 ---- */
+/* ---- bf16 copies ---- */
 
-/* Looks rows of a table up, and multiplies them by a matrix. */
+/* Looks up rows of a table and multiplies them by a matrix. */
 static void look_up(tp_capture *C, tp_tape *T, tp_tensor table, tp_tensor matrix)
 {
     if (!C) tp_reset(T);
@@ -319,7 +319,7 @@ static void look_up(tp_capture *C, tp_tape *T, tp_tensor table, tp_tensor matrix
     if (C) tp_capture_end(C);
 }
 
-/* The sum of a table, which a product reads in bf16. */
+/* The sum of a table, read in bf16 by a product. */
 static double sum_of(tp_tape *T, tp_tensor table)
 {
     const tp_tensor one = tp_full(T, TP_F32, TP_SHAPE(1, ROWS), 1.0);
@@ -357,7 +357,7 @@ static void read_between_replays(bool capture, double sum[2])
     tp_device_close(D);
 }
 
-/* Replays do not renew a copy that was made after the recording, and do not say so. */
+/* Replays must not mark as current a copy made after the recording. */
 Test(capture, a_copy_in_bf16_made_later)
 {
     double plain[2], recorded[2];
@@ -368,7 +368,7 @@ Test(capture, a_copy_in_bf16_made_later)
     cr_expect_float_eq(recorded[1], plain[1], 1e-6);
 }
 
-/* While the shapes of carried tensors grow in the first steps, nothing is recorded. */
+/* Nothing is recorded while the shapes of carried tensors grow in the first steps. */
 Test(capture, waits_until_carried_tensors_keep_their_shape)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");

@@ -1,4 +1,4 @@
-/* test_errors.c - the exact texts of errors, one for each code that the core can raise on a CPU. */
+/* test_errors.c - exact error messages, one for each code that the core can raise on a CPU. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ Test(errors, op_inputs_place_and_path)
     close_tape(D, T);
 }
 
-/* Each function below leaves its error on T. */
+/* Each function below makes T fail. */
 static void bad_dtype(tp_tape *T)
 {
     tp_add(T, tp_full(T, TP_F32, TP_SHAPE(2), 0), tp_full(T, TP_F64, TP_SHAPE(2), 0));
@@ -220,7 +220,7 @@ Test(errors, failed_objects_pass_their_text_on)
     tp_device *D = tp_device_open("tpu", NULL);
     tp_params *P = tp_params_new(D, NULL);
     tp_tape *T = tp_tape_new(D, NULL);
-    /* a build without CUDA does not offer it */
+    /* a build without CUDA omits it */
     const char *missing = device_cuda_missing();
     const char *text = missing && strstr(missing, "this build of tapegrad has no CUDA")
                            ? "device 'tpu' is unknown; this build has one device, cpu"
@@ -302,8 +302,8 @@ Test(errors, the_callback_hears_of_each_error_once)
     close_tape(D, T);
 }
 
-/* NaN weights pass through ops. The callback of a program that never checks is called at the first
- * check: clipping, hence each step on the CPU, and saving. */
+/* NaN weights pass through ops. If a program never checks, its callback is called at the first
+ * check: clipping (hence each CPU step) and saving. */
 Test(errors, the_callback_hears_of_nan)
 {
     tp_device *D;

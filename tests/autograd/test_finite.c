@@ -1,5 +1,5 @@
-/* test_finite.c - check_finite names the op that first produces a NaN or an infinity, forward and
- * backward, the element, and the cause; without it, nothing is checked. */
+/* test_finite.c - check_finite names the op that first produces a NaN or infinity, forward or
+ * backward, the element and the cause; without it, nothing is checked. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

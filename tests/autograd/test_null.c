@@ -1,4 +1,4 @@
-/* test_null.c - NULL in place of an object gives one message, if another object can carry it, and
+/* test_null.c - NULL in place of an object gives one message, if another object can hold it, and
  * never a crash. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -164,7 +164,7 @@ Test(null, states)
     tp_device_close(D);
 }
 
-/* Every module with NULL parameters or a NULL tape as well. */
+/* Every module with NULL parameters or a NULL tape. */
 Test(null, modules_without_parameters_and_tape)
 {
     for (int i = 0; init(i, NULL); i++)
@@ -225,7 +225,7 @@ Test(null, optimisers_and_averages)
     cr_expect_str_eq(tp_ema_why(NULL), "ema: NULL was given in place of an average");
 }
 
-/* What the i-th call says of a NULL argument beside a tape that is in order. */
+/* Makes the i-th call with NULL on a valid tape; returns its message. */
 static const char *argument(int i, tp_tape *T, tp_tensor x)
 {
     static const tp_op no_shape = { .name = "mine", .nx = 1, .ny = 1 }, no_name = { .nx = 1 };
@@ -293,7 +293,7 @@ Test(null, arguments)
     tp_device_close(D);
 }
 
-/* Functions without an object that could hold a message. */
+/* Functions without an object to hold a message. */
 Test(null, plain_functions)
 {
     char text[200] = "";

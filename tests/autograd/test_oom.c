@@ -1,6 +1,6 @@
 /* test_oom.c - memory runs out at the n-th allocation, for many n, while a model is built, trained
  * or decodes, or a checkpoint is saved or loaded. Each time the error says so, nothing leaks, no
- * file is harmed, and the next try gives the same bits as an undisturbed run. */
+ * file is damaged, and a retry gives the bits of an undisturbed run. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 enum { V = 11, B = 2, M = 8 };
 
-/* ---- a model in training, with all options on ---- */
+/* ---- a model in training, all options on ---- */
 
 typedef struct world {
     tp_device *D;
@@ -60,7 +60,7 @@ static void world_close(world *w)
     tp_device_close(w->D);
 }
 
-/* The first error of any of its objects, or NULL. */
+/* The first error of its objects, or NULL. */
 static const char *world_why(const world *w)
 {
     const char *why[] = { tp_device_why(w->D), tp_params_why(w->P), tp_why(w->T),
@@ -70,7 +70,7 @@ static const char *world_why(const world *w)
     return NULL;
 }
 
-/* True if the step succeeded. */
+/* Returns true on success. */
 static bool step(world *w)
 {
     static const int32_t ids[B * M] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 3, 5, 7, 9, 2 };
@@ -102,7 +102,7 @@ static uint64_t digest(world *w)
     return h;
 }
 
-/* ---- making, training ---- */
+/* ---- setup, training ---- */
 
 typedef struct training {
     const char *name;
@@ -177,7 +177,7 @@ Test(oom, training_step, .timeout = 900)
     }
 }
 
-/* A failure due to a failed device gives the device's error, not a shortage of memory. */
+/* A failed device reports its own error, not a shortage of memory. */
 Test(oom, failed_device)
 {
     world w;
@@ -198,7 +198,7 @@ Test(oom, failed_device)
 
 /* ---- checkpoints ---- */
 
-/* True if the file at path was written; else the reason is in why. */
+/* Writes the file at path. On failure stores the reason in why. */
 static bool save(world *w, const char *path, char *why, size_t size)
 {
     tp_writer *W = tp_writer_new(path);
@@ -231,7 +231,7 @@ static bool load(world *w, const char *path, char *why, size_t size)
     return ok;
 }
 
-/* The contents of the file, which the caller frees. */
+/* The file's contents; the caller frees them. */
 static char *content(const char *path, size_t *size)
 {
     FILE *f = fopen(path, "r");
@@ -288,7 +288,7 @@ static void load_fresh(void *env, attempt *t)
     malloc_fail(t->n, t->count);
     const bool ok = load(&w, path, why, sizeof why);
     end_attempt(t, ok, why);
-    if (!ok) { /* objects stay failed after a failed load; new ones can load */
+    if (!ok) { /* a failed load leaves objects failed; new ones can load */
         world_close(&w);
         if (t->count > 1 && t->n % 16) return; /* to save time */
         world_open(&w, 7, TP_F32, TP_RECOMPUTE_NONE);
@@ -303,7 +303,7 @@ Test(oom, checkpoints, .timeout = 900)
 {
     static saving s;
     char why[2048];
-    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* syncing is free there */
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* syncs are free there */
     make_folder();
     malloc_fail(0, 0);
     const char *path = in_folder("last.safetensors");
@@ -355,8 +355,7 @@ Test(oom, decoding, .timeout = 900)
     malloc_fail(0, 0);
     world_open(&w, 1, TP_F32, TP_RECOMPUTE_NONE);
     cr_assert(step(&w));
-    decode(&w,
-           &(attempt){ .n = 0 }); /* the device keeps what a freed tape leaves for the next one */
+    decode(&w, &(attempt){ .n = 0 }); /* the device keeps a freed tape's memory for the next */
     for_every_n("decode", decode, &w, 50);
     world_close(&w);
 }

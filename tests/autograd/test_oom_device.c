@@ -41,7 +41,7 @@ static tp_tensor hidden(tp_tape *T, const void *self, tp_tensor x)
     return tp_dropout(T, tp_linear_act(T, &m->in, x, TP_ACT_GELU), 0.1);
 }
 
-/* One step; true if it succeeded. */
+/* Runs a step; true on success. */
 static bool net_step(net *m)
 {
     tp_reset(m->T);

@@ -1,5 +1,5 @@
-/* test_param_grads.c - the gradients of parameters take memory from the backward pass to the step
- * only, and share it with activations; handles to them; what else has the same buffer. */
+/* test_param_grads.c - parameter gradients hold memory only from backward to the step, and share it
+ * with activations; handles to them; shared buffers. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,8 +81,8 @@ Test(param_grads, live_from_backward_to_step)
     close_all(m.D, m.T, m.P, m.O);
 }
 
-/* Activations, 1 MB a layer, are freed layer by layer, and each layer's gradients take the place of
- * some. */
+/* Activations, 1 MB per layer, are freed layer by layer; each layer's gradients reuse some of the
+ * memory. */
 Test(param_grads, take_the_place_of_activations)
 {
     stack m;
@@ -141,7 +141,7 @@ static void expect_grad(const pair *w, tp_tensor p, float wanted, const char *wh
     for (int i = 0; i < N; i++) cr_expect_float_eq(v[i], wanted, 1e-6, "%s: %g", what, v[i]);
 }
 
-/* A handle sees what accumulates until the step, and keeps those values after it. */
+/* A handle sees gradients accumulate until the step, and keeps them after it. */
 Test(param_grads, handles_outlive_the_step)
 {
     pair w = pair_open();
@@ -163,7 +163,7 @@ Test(param_grads, handles_outlive_the_step)
     close_all(w.D, w.T, w.P, w.O);
 }
 
-/* A sum passes one gradient on to both of its inputs; parameters change theirs alone. */
+/* A sum passes one gradient to both inputs; each parameter changes only its own. */
 Test(param_grads, belong_to_one_parameter)
 {
     const float ones[N] = { 1, 1, 1, 1 };
@@ -187,7 +187,7 @@ Test(param_grads, belong_to_one_parameter)
     close_all(w.D, w.T, w.P, w.O);
 }
 
-/* A reshaped parameter takes the gradient of the view over, unless the view was kept. */
+/* A reshaped parameter takes over the view's gradient unless the view was kept. */
 Test(param_grads, of_views)
 {
     for (int kept = 0; kept < 2; kept++) {
@@ -208,8 +208,7 @@ static tp_tensor shifted(tp_tape *T, const void *self, tp_tensor x)
     return tp_add(T, tp_mul(T, x, w->q), w->p);
 }
 
-/* A parameter as the input of a recomputed function, whose gradient has terms from within and
- * without. */
+/* The gradient of a recomputed function's input parameter has terms from inside and outside it. */
 Test(param_grads, of_recomputed_functions)
 {
     pair w = pair_open();

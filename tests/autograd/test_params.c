@@ -220,7 +220,7 @@ static void deep_names(tp_params *P)
     for (int i = 0; i < 100; i++) tp_push(P, "deeper");
 }
 
-/* Pieces are zeroed and aligned for everything; one that is too large fails the set. */
+/* Pieces are zeroed and aligned for any type; one that is too large fails the set. */
 Test(params, room_for_modules)
 {
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
@@ -279,7 +279,7 @@ static double item(tp_tape *T, tp_tensor x)
     return y;
 }
 
-/* The row 1 of a table by lookup, and by a product, which reads its bf16 copy. */
+/* Row 1 of a table by lookup, and by a product that reads its bf16 copy. */
 static double looked_up(tp_tape *T, tp_tensor table)
 {
     return item(

@@ -1,5 +1,5 @@
 /* test_recompute.c - recomputation changes only the memory of a training step. Losses, gradients
- * and carried memories have the same bits, also with dropout. */
+ * and carried memories keep their bits, even with dropout. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* test_tape.c - scopes, stale handles, carry, release, hooks, observers. test_tape_checkpoint.c has
- * tp_checkpoint. */
+/* test_tape.c - scopes, stale handles, carry, release, hooks, observers. tp_checkpoint:
+ * test_tape_checkpoint.c. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -145,7 +145,7 @@ Test(tape, gradients_handed_on_stay_apart)
     const struct {
         const char *name;
         tp_tensor x;
-        double of_b; /* its gradient divided by b */
+        double of_b; /* b's gradient divided by b */
     } cases[] = { { "e", e, 2.0 }, { "d", d, 2.0 }, { "c", c, 4.0 } };
     double v[8], g[8];
     values_read(s.T, b, v);
@@ -251,8 +251,7 @@ Test(tape, misuse_is_reported)
     tape_end(&s);
 }
 
-/* A buffer that changes between the forward pass and backward concerns only the ops that read
- * it. */
+/* A buffer that changes between forward and backward affects only the ops that read it. */
 Test(tape, buffers_that_change)
 {
     for (int read = 0; read < 2; read++) {
@@ -275,7 +274,7 @@ Test(tape, buffers_that_change)
     }
 }
 
-/* Each of many parameter sets takes part in backward and can step. */
+/* Many parameter sets can take part in a backward and step. */
 Test(tape, as_many_parameter_sets_as_a_step_reads)
 {
     enum { SETS = 40 };
@@ -317,7 +316,7 @@ static tp_tensor square_of_handle(tp_tape *T, const void *self, tp_tensor x)
     return tp_mul(T, x, *(const tp_tensor *)self);
 }
 
-/* A freed parameter's handle is distinguished from that of a parameter that reuses its memory. */
+/* A freed parameter's handle differs from that of a parameter that reuses its memory. */
 Test(tape, parameters_freed_too_early)
 {
     enum { USE, REUSE, BACKWARD, CHECKPOINT, VIEW, GRADIENT, CASES };
@@ -438,8 +437,7 @@ Test(tape, an_observer_sees_every_op_once)
 
 enum { PARTS = 10001 }; /* the tape widens a few thousand elements at a time */
 
-/* square(x) - y and its gradient for x, from inputs in bf16; wide: computed in f32 and rounded
- * afterwards. */
+/* square(x) - y and its gradient for x, from bf16 inputs; wide: computed in f32, then rounded. */
 static void parts_of(tp_tape *T, bool wide, uint16_t *value, uint16_t *gradient)
 {
     static float x[PARTS], y[PARTS];

@@ -1,4 +1,4 @@
-/* test_tape_checkpoint.c - tp_checkpoint: the same bits with less memory, and what it refuses. */
+/* test_tape_checkpoint.c - tp_checkpoint: the same bits with less memory; refusals. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
@@ -59,7 +59,7 @@ static tp_tensor unchanged(tp_tape *T, const void *self, tp_tensor x)
     return *(const tp_tensor *)self;
 }
 
-/* The replay would take the gradient away from the op or parameter that it belongs to. */
+/* The replay would take the gradient from the op or parameter that owns it. */
 Test(tape_checkpoint, checkpoint_refuses_results_from_outside)
 {
     tape_world s = tape_begin();
@@ -84,7 +84,7 @@ static tp_tensor first_of(tp_tape *T, const void *self, int nx, const tp_tensor 
     return x[0];
 }
 
-/* A buffer has no gradient that the result's could be copied to; the other input's is 0. */
+/* A buffer has no gradient to copy the result's to; the other input's is 0. */
 Test(tape_checkpoint, checkpoint_returns_an_input_without_gradient)
 {
     tape_world s = tape_begin();

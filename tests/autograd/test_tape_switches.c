@@ -1,5 +1,5 @@
-/* test_tape_switches.c - what a recorded forward pass holds constant: gradients, frozen parts, the
- * mode of a part. */
+/* test_tape_switches.c - constants of a recorded forward pass: gradients, frozen parts, the mode of
+ * a part. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
@@ -8,8 +8,8 @@
 #include "support/tape.h"
 #include "support/values.h"
 
-/* mse plus a penalty on the gradient of the input: without the penalty's own gradient, training
- * goes wrong. */
+/* mse plus a penalty on the input's gradient: without the penalty's own gradient, training
+ * fails. */
 static void penalty(tape_world *s, int way)
 {
     const tp_tensor x = tape_input(s->T), y = tape_layer(s->T, &s->w, x);
@@ -30,7 +30,7 @@ Test(tape_switches, a_loss_made_of_a_gradient)
     tape_world s = tape_begin();
     for (int way = 0; way < 4; way++) {
         penalty(&s, way);
-        if (way == 1 || way == 2) { /* a constant on purpose */
+        if (way == 1 || way == 2) { /* deliberately constant */
             cr_expect(tp_ok(s.T), "way %d: %s", way, tp_why(s.T));
         } else {
             cr_expect_eq(tp_code_of(s.T), TP_E_NOGRAD);
@@ -72,7 +72,7 @@ static double twice(tape_world *s, bool first, bool second, bool checkpoint)
     return g;
 }
 
-/* A frozen use adds nothing, whatever is frozen when backward runs: the two single uses sum up to
+/* A frozen use adds nothing, whatever is frozen during backward: the two single uses sum to
  * both. */
 Test(tape_switches, freezing_a_part_of_a_forward_pass)
 {
@@ -90,7 +90,7 @@ Test(tape_switches, freezing_a_part_of_a_forward_pass)
     tape_end(&s);
 }
 
-/* Dropout in one part only: an op keeps the mode in which it was applied. */
+/* Dropout in one part: an op keeps the mode in which it was applied. */
 Test(tape_switches, training_mode_of_a_part_of_a_forward_pass)
 {
     enum { MANY = 1000 };

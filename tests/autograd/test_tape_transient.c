@@ -1,5 +1,4 @@
-/* test_tape_transient.c - tp_transient: results that backward computes again, and what it
- * refuses. */
+/* test_tape_transient.c - tp_transient: results that backward recomputes; refusals. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
@@ -49,14 +48,14 @@ Test(tape_transient, transient_gives_the_same_bits)
     }
 }
 
-/* Eight layers in scopes; their scaled weights are as large as everything else together. */
+/* Eight layers in scopes; their scaled weights take as much memory as all else. */
 static size_t stored_by_scaled(bool transient)
 {
     tape_world s = tape_begin();
     const tp_tensor rows = tp_full(s.T, device_real(), TP_SHAPE(512, 1), 0.5);
     const tp_tensor big = tp_full(s.T, device_real(), TP_SHAPE(512, 4), 2.0);
     tp_tensor x = tape_input(s.T);
-    const tp_tensor weight = tp_matmul(s.T, big, s.w); /* [512,4], wants a gradient */
+    const tp_tensor weight = tp_matmul(s.T, big, s.w); /* [512,4], needs a gradient */
     for (int i = 0; i < 8; i++) {
         tp_enter(s.T, "layer");
         tp_tensor w = tp_mul(s.T, weight, rows);
@@ -94,8 +93,8 @@ Test(tape_transient, transient_views_begin_where_they_did)
     }
 }
 
-/* Backward of sum(x), then of a loss that has x for its target and thus gives it no gradient: those
- * of w. */
+/* Runs backward of sum(x), then of a loss with target x, which gets no gradient; reads w's
+ * gradient. */
 static void second_loss(tape_world *s, bool transient, bool live, double g[16])
 {
     tp_enter(s->T, "scope");
@@ -150,7 +149,7 @@ Test(tape_transient, transient_refuses_what_cannot_run_again)
 
 enum { LINKS = 12 };
 
-/* y <- y y, or with gates y <- y sigmoid(y); the last one's sum. */
+/* The sum after y <- y y, or with gates y <- y sigmoid(y). */
 static tp_tensor chain(tp_tape *T, tp_tensor y, bool gates, bool transient)
 {
     tp_enter(T, "chain");
@@ -163,7 +162,7 @@ static tp_tensor chain(tp_tape *T, tp_tensor y, bool gates, bool transient)
     return tp_leave(T, tp_sum(T, y, TP_ALL));
 }
 
-/* The gradient of the chain's input, and the kernels that backward ran. */
+/* The gradient of the chain's input; returns backward's kernels. */
 static int64_t run_chain(tp_device *D, bool gates, bool transient, double g[8])
 {
     const double x[8] = { 0.5, -0.9, 0.25, 1.0, -0.5, 0.75, 0.99, -1.0 };
@@ -180,8 +179,8 @@ static int64_t run_chain(tp_device *D, bool gates, bool transient, double g[8])
     return ok ? (int64_t)(after - before) : -1;
 }
 
-/* Backward of link k computes the k links before it again, each once: not 2^k times. A gate saves
- * its own result. */
+/* Backward of link k recomputes the k links before it once each, not 2^k times. A gate saves its
+ * own result. */
 Test(tape_transient, transient_results_are_computed_once_for_a_record)
 {
     static const int64_t again[2] = { LINKS * (LINKS - 1) / 2, 2 * LINKS * LINKS };
@@ -199,8 +198,8 @@ Test(tape_transient, transient_results_are_computed_once_for_a_record)
     }
 }
 
-/* Ops whose backward reads their result do not mistake the input for it, which is held only to run
- * them again. */
+/* Ops whose backward reads their result do not mistake for it the input, kept only to rerun
+ * them. */
 Test(tape_transient, transient_results_that_their_op_saves)
 {
     static const double x[8] = { 0.5, 0.9, 0.25, 1.0, 1.5, 0.75, 2.0, 0.125 };
@@ -226,8 +225,7 @@ Test(tape_transient, transient_results_that_their_op_saves)
     }
 }
 
-/* Whatever was computed again when memory ran out is released, and the next backward computes it
- * anew. */
+/* When memory runs out, recomputed results are released, and the next backward recomputes them. */
 Test(tape_transient, transient_results_without_memory)
 {
     double g[2][8];

@@ -1,4 +1,4 @@
-/* test_init.c - initial values by the rules of torch.nn.init, and by patterns of names. */
+/* test_init.c - initial values by the rules of torch.nn.init and by name patterns. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static double largest(int64_t n)
 }
 
 /* The standard deviations of torch.nn.init for [out, in, ...]: 200 inputs and 100 outputs, or with
- * a field of 3 x 3. Uniform values end at sqrt(3) deviations. */
+ * a 3 x 3 field. Uniform values end at sqrt(3) deviations. */
 Test(init, by_fans)
 {
     const double root2 = sqrt(2.0);
@@ -79,7 +79,7 @@ Test(init, by_fans)
     tp_device_close(D);
 }
 
-/* The largest error of the products of the shorter side's vectors, which should be gain^2 or 0. */
+/* The largest error of the shorter side's inner products, which should be gain^2 or 0. */
 static double defect(int64_t rows, int64_t cols, double gain)
 {
     const bool wide = rows < cols;
@@ -207,7 +207,7 @@ Test(init, impossible)
     }
 }
 
-/* Values are drawn by name: another order of declaration changes none. */
+/* Values are drawn by name: the order of declaration does not matter. */
 Test(init, order_does_not_matter)
 {
     static double first[64 * 40];

@@ -8,7 +8,7 @@
 
 enum { B = 2, N = 5, C = 8, HEADS = 2 };
 
-/* The largest difference of two tensors of the same size. */
+/* The largest difference between two tensors of one size. */
 static double difference(tp_tape *T, tp_tensor a, tp_tensor b)
 {
     return tp_item(T, tp_max(T, tp_abs(T, tp_sub(T, a, b)), TP_ALL));
@@ -52,7 +52,7 @@ Test(modules, self_attention_is_its_projections_and_the_op)
     tp_device_close(D);
 }
 
-/* Runs an encoder layer by its parts, with the norms before or after. */
+/* Runs an encoder layer part by part, with norms before or after. */
 static tp_tensor by_pieces(tp_tape *T, const tp_encoder_layer_m *m, tp_tensor x, tp_tensor mask)
 {
     const bool after = m->cfg.norm_after;
@@ -224,7 +224,7 @@ Test(modules, norms_are_their_ops)
     tp_device_close(D);
 }
 
-/* Is the parameter [s], drawn uniformly from +-1/sqrt(fan)? */
+/* Expects parameter [s], uniform in +-1/sqrt(fan). */
 static void expect_uniform(tp_tape *T, tp_params *P, const char *name, tp_shape s, double fan)
 {
     static double v[1024];

@@ -1,6 +1,6 @@
 /* test_transformer.c - decoding with cached keys and values equals the full forward pass; rotary
- * positions against plain loops, at large positions and in f32; mistakes. tests/compare compares
- * the ops and layers with PyTorch's. */
+ * positions against plain loops, at large positions and in f32; errors. tests/compare compares the
+ * ops and layers with PyTorch. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -92,7 +92,7 @@ Test(transformer, decoding_equals_the_forward_pass)
         values_read(b.T, tp_encoder_layer_forward(b.T, &m, tokens(b.T, 0, N, N, 0.2), TP_NONE),
                     want);
         tp_kv_cache cache = { .room = N + 2 };
-        for (int again = 0; again < 2; again++) { /* the second texts use the same memory */
+        for (int again = 0; again < 2; again++) { /* the second texts reuse the memory */
             cache.filled = 0;
             for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
                 tp_reset(b.T);
@@ -152,7 +152,7 @@ Test(transformer, decoder_layers_remember_their_memory)
     }
 }
 
-/* What the layer gives for tokens and memory of these seeds, without a cache. */
+/* The layer's result for tokens and memory of these seeds, without a cache. */
 static void whole(tp_tape *T, const tp_decoder_layer_m *m, double seed, double memory, double *want)
 {
     values_read(T,
@@ -161,8 +161,8 @@ static void whole(tp_tape *T, const tp_decoder_layer_m *m, double seed, double m
                 want);
 }
 
-/* Other texts with another memory, in the same cache: own.filled = 0 is enough. A memory that is
- * given again, or a new one in the middle of the texts, is the one that is read. */
+/* Other texts with another memory in the same cache: own.filled = 0 is enough. A memory passed
+ * again, or a new one in the middle of the texts, is the one read. */
 Test(transformer, another_memory_in_the_same_cache)
 {
     bench b = open_bench();
@@ -188,7 +188,7 @@ Test(transformer, another_memory_in_the_same_cache)
     cr_expect(strstr(tp_why(b.T), "is missing (TP_NONE)"), "%s", tp_why(b.T));
     tp_clear(b.T);
 
-    /* cross-attention alone */
+    /* cross-attention only */
     tp_kv_cache own = { 0 };
     const tp_tensor x = tokens(b.T, 0, 2, N, 0.2);
     for (int i = 0; i < 3; i++) {
@@ -204,14 +204,14 @@ Test(transformer, another_memory_in_the_same_cache)
     close_bench(&b);
 }
 
-/* Padded prompts: masked tokens of the cache have no influence. */
+/* Padded prompts: masked cached tokens have no influence. */
 Test(transformer, masked_tokens_of_a_cache)
 {
     bench b = open_bench();
     tp_encoder_layer_m m;
     tp_encoder_layer_init(b.P, &m, "m", layers[2].cfg);
     uint8_t seen[B * N];
-    for (int i = 0; i < B * N; i++) seen[i] = i % N >= i / N; /* text t begins with t pads */
+    for (int i = 0; i < B * N; i++) seen[i] = i % N >= i / N; /* text t starts with t pads */
     double want[B * N * DIM], got[B * DIM];
     values_read(b.T,
                 tp_encoder_layer_forward(b.T, &m, tokens(b.T, 0, N, N, 0.2),
@@ -271,7 +271,7 @@ Test(transformer, rotary_positions_of_a_million)
     }
 }
 
-/* ---- mistakes ---- */
+/* ---- errors ---- */
 
 static void expect_why(tp_tape *T, const char *text)
 {
@@ -304,7 +304,7 @@ static void expect_why_of_caches(tp_tape *T, tp_mha_m *m, tp_tensor x)
 #line 270 "tests/nn/test_transformer.c"
     expect_why(T, "mha: the cache is for 2 texts and has 8 rows, not 1 texts of 4 tokens; "
                   "tp_kv_cache_free empties it\n  at decode.c:88, in m.self_attn, op ");
-    cache.room = 8; /* the rows would no longer be those of the texts */
+    cache.room = 8; /* rows would no longer match the texts */
     tp_mha_decode(T, m, &cache, x, TP_NONE);
     expect_why(T, "the cache is for 2 texts and has 8 rows, not 2 texts of 8 tokens");
 }

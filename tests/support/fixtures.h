@@ -12,9 +12,9 @@ void fixture_find(const char *name, char *path, size_t size);
 /* Opens it. */
 tp_file *fixture_open(const char *name);
 
-/* Copies a case without the tensors whose names begin with a word in left_out. Unless NULL, `key`
- * of the metadata gets that value, or is left out for NULL. Tensors may be added before the commit,
- * which closes both files. */
+/* Copies a case without the tensors whose names begin with a word in left_out. Unless NULL, the
+ * metadata's `key` is set to `value`, or removed if that is NULL. Tensors may be added before the
+ * commit, which closes both files. */
 tp_writer *fixture_copy(tp_file *F, const char *to, const char *key, const char *value,
                         const char *left_out);
 void fixture_copy_tensor(tp_file *F, tp_writer *W, const tp_file_tensor *t, const char *name);

@@ -3,7 +3,7 @@
  * In a test program that links with MALLOC_WRAPS (tests/CMakeLists.txt), the linker redirects every
  * allocation of statically linked code to this file, with and without sanitizers. The shared
  * library jansson is redirected by its own hooks. The other shared libraries (OpenBLAS, libarchive,
- * libc itself) are not: the first two abort the process when out of memory. */
+ * libc itself) are not: the first two end the process when out of memory. */
 #ifndef TP_SUPPORT_MALLOC_H
 #define TP_SUPPORT_MALLOC_H
 

@@ -87,7 +87,7 @@ Test(alloc, cache_limit_returns_memory)
     tp_device_close(D);
 }
 
-/* Steps of training on documents: all buffers of a step are a multiple of its random length. */
+/* Training steps on documents: all buffer sizes are multiples of a step's random length. */
 Test(alloc, changing_sizes_keep_little)
 {
     enum { BUFFERS = 40, STEPS = 400 };
@@ -112,7 +112,7 @@ Test(alloc, changing_sizes_keep_little)
     tp_device_close(D);
 }
 
-/* In a long random sequence blocks never overlap, and all memory is returned. */
+/* In a long random sequence, blocks never overlap, and all memory is returned. */
 Test(alloc, random_sequence)
 {
     enum { N = 64 };

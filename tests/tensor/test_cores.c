@@ -1,4 +1,4 @@
-/* test_cores.c - the CPU quota of a process's cgroup, in folders that stand for the system's. */
+/* test_cores.c - the CPU quota of a process's cgroup, read from stand-ins for system folders. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-/* test_float_mode.c - the floating-point mode of kernels: subnormal numbers count as 0 unless they
- * are kept, on all threads alike and whatever the caller's mode is, which every call leaves as it
- * was. */
+/* test_float_mode.c - the floating-point mode of kernels: subnormal numbers count as 0 unless kept,
+ * on all threads and in any mode of the caller. Every call preserves the caller's mode. */
 #include <criterion/criterion.h>
 #include <fenv.h>
 #include <math.h>
@@ -15,8 +14,7 @@ enum { N = 100000 }; /* more than one chunk: workers take part */
 
 #define TINY 1e-40f
 
-/* Half of TINY, through the kernels of D, in each of N elements; the sum of those that are not
- * `expected`. */
+/* Halves TINY in N elements with the kernels of D; returns how many results are not `expected`. */
 static int64_t others(tp_device *D, float expected)
 {
     static float x[N], y[N];
@@ -46,12 +44,12 @@ Test(float_mode, subnormals)
         }
 }
 
-/* Neither the mode of the thread that starts the workers nor that of the caller counts. */
+/* The modes of the caller and of the thread that starts the workers do not matter. */
 Test(float_mode, mode_of_the_caller)
 {
     tp_device *keeps =
         tp_device_open("cpu", &(tp_device_opts){ .threads = 3, .keep_subnormals = true });
-    tp_device *other = tp_device_open("cpu", NULL); /* its mode: flushes */
+    tp_device *other = tp_device_open("cpu", NULL); /* its mode flushes */
     const uint64_t before = tp__float_begin(other);
     const int64_t n = others(keeps, TINY * 0.5f);
     tp__float_end(before);
@@ -142,7 +140,7 @@ static double largest(tp_params *P, tp_tensor p)
     return most;
 }
 
-/* Gradients that are subnormal, and moments that would become so, change nothing. */
+/* Subnormal gradients, and moments that would become so, change nothing. */
 Test(float_mode, updates)
 {
     static const tp_optim_value momentum[] = { { "momentum", 0.9 }, { NULL, 0 } };

@@ -1,5 +1,4 @@
-/* test_nearest.c - the known name that is suggested for a mistyped one, and none where none is
- * near. */
+/* test_nearest.c - the name suggested for a mistyped one, or none if none is near. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/nearest.h>
@@ -14,11 +13,11 @@ Test(nearest, names)
         const char *names, *typed, *nearest;
     } cases[] = {
         { flags, "layrs", "layers" },   /* a letter is missing    */
-        { flags, "llayers", "layers" }, /* superfluous            */
+        { flags, "llayers", "layers" }, /* doubled            */
         { flags, "lxyers", "layers" },  /* wrong                  */
-        { flags, "lyaers", "layers" },  /* exchanged              */
+        { flags, "lyaers", "layers" },  /* swapped              */
         { flags, "lenght", "length" },  /* not same-length        */
-        { flags, "rl", "lr" },          /* even where all is short */
+        { flags, "rl", "lr" },          /* even if all are short */
         { flags, "l", "lr" },
         { flags, "LAYERS", "layers" },         /* case                   */
         { flags, "eval_every", "eval-every" }, /* _ for -               */
@@ -32,7 +31,7 @@ Test(nearest, names)
         { flags, "x", "" },
         { flags, "", "" },
         { models, "cvt13", "cvt-13" },
-        { models, "CVT-13", "cvt-13" }, /* the first of equals    */
+        { models, "CVT-13", "cvt-13" }, /* first of equals    */
         { models, "cvt-ls-13-224", "cvt_ls-13-224" },
         { models, "vil-tiny-rbp", "vil-tiny-rpb" },
         { models, "resnet-tiny", "tiny" },

@@ -19,7 +19,7 @@ enum { N = 10007, THREADS = 4 };
 typedef struct counts {
     tp_device *D;
     atomic_int seen[N];
-    atomic_int inside[THREADS]; /* loops that run as that thread */
+    atomic_int inside[THREADS]; /* loops running as that thread */
     atomic_int shared;          /* times that two ran as one thread */
 } counts;
 
@@ -96,7 +96,7 @@ Test(parallel, one_device_in_several_threads)
     free(c);
 }
 
-/* Longer than workers spin. */
+/* Pauses outlast the spinning. */
 Test(parallel, workers_that_sleep_are_woken)
 {
     counts *c = calloc(1, sizeof *c);
@@ -123,7 +123,7 @@ Test(parallel, child_after_fork, .timeout = 60)
         loops(c); /* the parent's device */
         const int bad = wrong(c, 200);
         tp_device_close(c->D);
-        c->D = open_device(); /* one of its own */
+        c->D = open_device(); /* its own */
         loops(c);
         tp_device_close(c->D);
         _exit(bad == 0 && wrong(c, 300) == 0 ? 0 : 1);
@@ -161,8 +161,8 @@ static void *compute_on(void *at)
     return NULL;
 }
 
-/* No lock of the library is held by a thread that the child does not have: allocator, OpenBLAS's.
- * The baseline computes all products with OpenBLAS. */
+/* No lock (allocator, OpenBLAS) may be held by a thread that the child lacks. The baseline computes
+ * all products with OpenBLAS. */
 Test(parallel, child_while_others_compute, .timeout = 120)
 {
     enum { CHILDREN = 60, OTHERS = 3 };
@@ -186,7 +186,7 @@ Test(parallel, child_while_others_compute, .timeout = 120)
         }
         cr_assert(child > 0 && waitpid(child, &status, 0) == child);
         bad += status != 0;
-        if (bad > 1) break; /* each of them takes the alarm's time */
+        if (bad > 1) break; /* each waits for the alarm */
     }
     cr_expect_eq(bad, 0, "%d children did not end", bad);
     atomic_store(&b.stop, true);

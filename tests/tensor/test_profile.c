@@ -1,6 +1,5 @@
-/* test_profile.c - the times of ops: each kernel is counted once under its own name, the slowest
- * first. Nothing is measured without a request. Runs on the CPU and on a CUDA device if there is
- * one. */
+/* test_profile.c - op times: each kernel is counted once under its own name, the slowest first.
+ * Nothing is measured unless requested. Runs on the CPU and on a CUDA device if there is one. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>

@@ -35,7 +35,7 @@ Test(rng, known_words)
     }
 }
 
-/* Groups of words equal single words, for any start and order and counters beyond 32 bits. */
+/* Groups of words equal single words for any start, order and counter beyond 32 bits. */
 Test(rng, words_in_groups)
 {
     static const int64_t starts[] = { 0, 1, 255, 256, 1000, 77, 0x3fffffff0, 0x4000000001, 5 };

@@ -1,6 +1,6 @@
-/* test_shared_device.c - several threads use one device and one parameter set, each with a tape of
- * its own: nothing is counted wrongly, and the first use of the set, which completes it and makes
- * its bf16 copy, may be theirs. */
+/* test_shared_device.c - threads with separate tapes share a device and a parameter set: counts
+ * stay right, and any thread may be the set's first user, which completes it and makes its bf16
+ * copy. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -7,7 +7,7 @@
 #include "cpu/kit/vmath.h"
 
 #define CHUNK (1 << 18)
-#define STEP  2039 /* between bit patterns: 4000 floats for each exponent and sign */
+#define STEP  2039 /* between bit patterns: 4000 floats per exponent and sign */
 
 /* The error in units in the last place of a float near `scale`; overflow counts as 2^128. */
 static double ulps(float got, double want, double scale)
@@ -30,7 +30,7 @@ static double silu(double x)
     return x == -INFINITY ? NAN : x / (1.0 + exp(-x));
 }
 
-/* The functions, of one float and of CHUNK floats. */
+/* The functions of one float and of CHUNK floats. */
 #define OVER_ARRAY(name)                                                                           \
     static float name##_one(float x)                                                               \
     {                                                                                              \
@@ -47,7 +47,7 @@ OVER_ARRAY(log)
 OVER_ARRAY(log1p)
 OVER_ARRAY(tanh)
 
-/* The kernels' way: libm beyond TP_TURNS. */
+/* As in kernels: libm beyond TP_TURNS. */
 static inline float tp__sine_anyf(float x)
 {
     return fabsf(x) > TP_TURNS ? (float)sin((double)x) : tp__sinf(x);
@@ -108,7 +108,7 @@ static const function functions[] = {
 };
 #define FUNCTIONS (int)(sizeof functions / sizeof *functions)
 
-/* Compares f on every STEP-th bit pattern of a float, by the kernels of T or, if NULL, compiled
+/* Compares f on every STEP-th bit pattern of a float, in the kernels of T or, if NULL, compiled
  * here. */
 static void sweep(const function *f, tp_tape *T, const char *where)
 {
@@ -168,7 +168,7 @@ Test(vmath, accuracy_avx512)
     sweep_kernels(TP_ISA_AVX512);
 }
 
-/* The exponential of softmax: as exact as the other one up to 88, and 0 below -87. */
+/* The exponential of softmax: as accurate as the other up to 88, and 0 below -87. */
 Test(vmath, exp_of_low_numbers)
 {
     static float x[CHUNK], y[CHUNK];
