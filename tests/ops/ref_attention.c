@@ -19,7 +19,7 @@ static tp_tensor join_heads(tp_tape *T, tp_tensor x)
     return tp_reshape(T, tp_permute(T, x, TP_SHAPE(0, 2, 1, 3)), s);
 }
 
-/* Which keys a query sees: u8 of the shape of the logits, [B,H,N,S]. */
+/* The visible keys of each query: u8 of the logits' shape [B,H,N,S]. */
 static tp_tensor visible(tp_tape *T, tp_shape s, const uint8_t *mask, tp_attn_cfg cfg)
 {
     const int64_t heads = s.dim[1], n = s.dim[2], keys = s.dim[3];

@@ -6,7 +6,7 @@
 
 #include <tapegrad/tapegrad.h>
 
-/* The same as tp_attention; mask [B,S] is in host memory, or NULL. */
+/* As tp_attention; mask [B,S] is in host memory, or NULL. */
 tp_tensor ref_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, const uint8_t *mask,
                         tp_tensor bias, tp_attn_cfg cfg);
 
@@ -20,8 +20,8 @@ typedef struct ref_attention_case {
     int64_t B, N, S, H, D;
     tp_attn_cfg cfg; /* heads are set from H */
     bool relative;
-    enum { NO_MASK, THIRDS, BLIND } mask; /* keys hidden: none, one in three, also a whole row */
-    int bias;                             /* number of its axes; 0: no bias                   */
+    enum { NO_MASK, THIRDS, BLIND } mask; /* keys hidden: none, one in three, also a full row */
+    int bias;                             /* its number of axes; 0: no bias                   */
     double size;                          /* scale of queries and keys; 0: 1                  */
     double shift;   /* added to the first elements of queries and keys to raise the logits    */
     bool params;    /* all inputs are f32 parameters                                          */
@@ -30,11 +30,11 @@ typedef struct ref_attention_case {
 
 #define SIZES(b, n, s, h, d) .B = b, .N = n, .S = s, .H = h, .D = d
 
-/* Inputs: q, k, v; then bias, or pos, r_w, r_r. A shape of no axes: the input is absent. */
+/* Inputs: q, k, v; then bias, or pos, r_w, r_r. A shape without axes: absent input. */
 enum { REF_ATTENTION_INPUTS = 6 };
 tp_shape ref_attention_input(const ref_attention_case *p, int i);
 
-/* The mask [B,S], which the caller frees, or NULL for no mask. */
+/* The mask [B,S], freed by the caller, or NULL for no mask. */
 uint8_t *ref_attention_mask(const ref_attention_case *p);
 
 #endif

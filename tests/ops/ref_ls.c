@@ -1,6 +1,6 @@
-/* ref_ls.c - see the header. Every query is multiplied with every key and every row of both
- * position tables; keys that it does not see get a logit of -1e30. The keys that a query sees and
- * their distances follow the definition pair by pair and share no code with the kernels. */
+/* ref_ls.c - multiplies every query by every key and every row of both position tables; unseen keys
+ * get a logit of -1e30. Visible keys and their distances follow the definition pair by pair and
+ * share no code with the kernels. */
 #include "ops/ref_ls.h"
 
 #include <math.h>
@@ -94,8 +94,8 @@ static tp_tensor seeing(tp_tape *T, const geometry *g)
     return y;
 }
 
-/* p [B,H,N,rows+nc] times the factors of dropout, by the words that the op would take next: those
- * of [B,H,N,nc+rows]. */
+/* p [B,H,N,rows+nc] times the dropout factors from the words that the op would draw next, for
+ * [B,H,N,nc+rows]. */
 static tp_tensor drop(tp_tape *T, const geometry *g, tp_tensor p)
 {
     const int64_t S = tp_dim(p, 3), rows = S - g->nc, n = g->B * g->H * g->N * S;

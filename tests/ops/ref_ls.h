@@ -1,6 +1,6 @@
 /* ref_ls.h - the dynamic projection and long-short attention as plain ops, dense and slow, for
- * comparison with the fused ops. They take (but for the mask) tp_chunk_project's and
- * tp_ls_attention's arguments. */
+ * comparison with the fused ops. They take the arguments of tp_chunk_project and tp_ls_attention
+ * but the mask. */
 #ifndef REF_LS_H
 #define REF_LS_H
 

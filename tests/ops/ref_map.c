@@ -9,7 +9,7 @@
 /* ---- windows ---- */
 
 /* n keys for each query. A key has a row of [low; q's tokens; zeros], a row of [table; global
- * biases; zero], and a flag whether it is seen. */
+ * biases; zero], and a visibility flag. */
 typedef struct list {
     int64_t n, low, global, cells, rows, stride, reach[2];
     int64_t *key, *bias;
@@ -36,7 +36,7 @@ static void put_cell(list *l, const tp_window_attn_cfg *c, int64_t iy, int64_t i
     put(l, iy * c->width + ix, at, inside ? cell : zero, l->rows ? row : l->global);
 }
 
-/* Does a query see the block at offset (dy,dx) from its own? */
+/* True if a query sees the block at offset (dy,dx). */
 static bool uses(const tp_window_attn_cfg *c, int64_t dy, int64_t dx)
 {
     static const int8_t place[9][2] = { { 0, 0 }, { -1, -1 }, { -1, 0 }, { -1, 1 }, { 0, -1 },
@@ -196,8 +196,8 @@ tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_attn_cfg c
 
 /* ---- light self-limited attention ---- */
 
-/* For query i and key j of the whole map: -1 in different windows, else the index of the scale's
- * element or of the table's row. */
+/* For query i and key j of the map: -1 in different windows, else the index of the scale's element
+ * or table's row. */
 static int64_t pair(const tp_lsla_attn_cfg *c, int64_t i, int64_t j, bool table, bool *same)
 {
     const int64_t w = c->window, H = c->height, W = c->width;
@@ -251,8 +251,8 @@ static tp_tensor split_heads(tp_tape *T, tp_tensor x, int64_t heads)
     return tp_permute(T, tp_reshape(T, x, s), TP_SHAPE(0, 2, 1, 3));
 }
 
-/* The factors of dropout of all pairs in a window, by the words that the op would take next: those
- * of [B,H,N,w*w]. */
+/* The dropout factors of all pairs in a window, from the words that the op would draw next for
+ * [B,H,N,w*w]. */
 static tp_tensor keep(tp_tape *T, const tp_lsla_attn_cfg *c, tp_shape s)
 {
     const int64_t n = s.dim[2], total = s.dim[0] * s.dim[1] * n * n, ww = c->window * c->window;

@@ -4,8 +4,8 @@
 
 #include <tapegrad/tapegrad.h>
 
-/* The inputs of window attention among x: queries, keys, values, keys and values that every query
- * sees, table, bias of global tokens. */
+/* Window attention's inputs in x: queries, keys, values, keys and values that every query sees,
+ * table, bias of global tokens. */
 static inline tp_window_in window_inputs(const tp_tensor *x)
 {
     return (tp_window_in){ .q = x[0],

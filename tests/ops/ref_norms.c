@@ -1,4 +1,4 @@
-/* ref_norms.c - see the header. */
+/* ref_norms.c - composes norms and linear layers of plain ops. */
 #include "ops/ref_norms.h"
 
 /* [...] to [...,1]. */

@@ -4,7 +4,7 @@
 
 #include <tapegrad/tapegrad.h>
 
-/* The arguments are those of tp_layernorm and so on; x [...,C]. */
+/* Arguments as for tp_layernorm etc.; x [...,C]. */
 tp_tensor ref_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
 tp_tensor ref_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
 tp_tensor ref_softmax(tp_tape *T, tp_tensor x);

@@ -1,5 +1,5 @@
-/* ref_recurrent.c - one product, one sigmoid and so on for each gate of each step; sequences that
- * have not begun or have ended are masked. */
+/* ref_recurrent.c - computes each gate of each step with plain products, sigmoids and so on; masks
+ * steps outside each sequence. */
 #include "ops/ref_recurrent.h"
 
 #include "support/values.h"

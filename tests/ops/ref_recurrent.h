@@ -4,8 +4,8 @@
 
 #include <tapegrad/tapegrad.h>
 
-/* The arguments of the op. Results: y [B,N,H], then the last h and, of the LSTM, c, each as one
- * more step: [B,N+2,H] or [B,N+1,H]. lengths, on the host, may be NULL. */
+/* The op's arguments. Result: y [B,N,H], then the last h and the LSTM's c, each as one more step:
+ * [B,N+2,H] or [B,N+1,H]. lengths, on the host, may be NULL. */
 typedef struct ref_recurrent_cfg {
     const int64_t *lengths;
     bool lstm, reverse;

@@ -1,5 +1,5 @@
-/* ref_roi_align.c - RoIAlign in plain ops: for each region a matrix [bins,pixels] of the weights of
- * all bilinear samples, written down sample by sample, times the map [pixels,C]. */
+/* ref_roi_align.c - RoIAlign in plain ops: multiplies, for each region, a matrix [bins,pixels] of
+ * bilinear sample weights by the map [pixels,C]. */
 #include "ops/ref_roi_align.h"
 
 #include <math.h>

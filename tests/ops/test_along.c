@@ -1,5 +1,5 @@
-/* test_along.c - functions along one axis against loops in double: running sums and products, with
- * long lanes and with zeros, the same bits on any number of threads; sorting. */
+/* test_along.c - functions along one axis against loops in double: running sums and products with
+ * long lanes and zeros, bits on any number of threads; sorting. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,8 +43,8 @@ static lane lane_at(int64_t number, int64_t n, int64_t inner)
     return (lane){ number / inner * n * inner + number % inner, inner, n };
 }
 
-/* y and dx of one lane. The gradient of the product is summed over all later results by definition,
- * but for long lanes, which have no zeros, from the end. */
+/* y and dx of one lane. The product's gradient sums over all later results by definition, but from
+ * the end for long lanes, which have no zeros. */
 static void expected(bool product, const double *x, const double *dy, lane l, double *y, double *dx)
 {
     double s = product ? 1.0 : 0.0;
@@ -111,8 +111,7 @@ Test(along, running_sums_and_products)
         }
 }
 
-/* A million equal numbers: each result is within an ulp of the exact one, which sums in f32 miss by
- * far. */
+/* A million equal numbers: each result is within one ulp; f32 sums would miss by far. */
 Test(along, precision)
 {
     enum { N = 1 << 20 };
@@ -139,15 +138,14 @@ Test(along, bf16)
 
 /* ---- sorting ---- */
 
-/* Does a come before b? NaN is the largest. */
+/* True if a precedes b. NaN is the largest. */
 static bool before(double a, double b, bool descending)
 {
     if (isnan(a) || isnan(b)) return descending ? isnan(a) && !isnan(b) : !isnan(a) && isnan(b);
     return descending ? a > b : a < b;
 }
 
-/* The k values are those at the indices, in order, and stable; no other element comes before the
- * last. */
+/* Expects the k values at the indices, stably sorted; no other element precedes the last. */
 static void check_order(const char *name, const double *x, const double *y, const int64_t *at,
                         lane l, lane to, bool descending)
 {
@@ -175,8 +173,7 @@ static void check_order(const char *name, const double *x, const double *y, cons
     free(taken);
 }
 
-/* kinds of values: distinct, few different ones with zeros of both signs, some NaN, sorted
- * already. */
+/* Kinds: distinct values, few distinct ones with zeros of both signs, some NaN, already sorted. */
 static double value_of(int kind, double random, int64_t e)
 {
     if (kind == 1) return floor(random * 3) * (e % 2 ? 1.0 : -0.0);
@@ -233,7 +230,7 @@ Test(along, sort_and_topk)
                            ((size_t)kind + k) % 3 == 0);
 }
 
-/* The bits of results and gradients of every shape. */
+/* Hashes the results and gradients of every shape. */
 static uint64_t hash_of(int threads)
 {
     tp_device *E = tp_device_open("cpu", &(tp_device_opts){ .threads = threads });

@@ -209,7 +209,7 @@ Test(attention, has_the_same_bits_on_any_number_of_threads)
     }
 }
 
-/* Rows [from, to) of this part, the result or a gradient, must be exactly zero. */
+/* Expects rows [from, to) of this part (result or gradient) to be exactly zero. */
 static void expect_zeros(const problem *p, const answer *a, int part, int64_t from, int64_t to)
 {
     const int64_t width = p->H * p->D;
@@ -242,7 +242,7 @@ Test(attention, of_a_query_that_sees_nothing_is_zero)
     tp_device_close(D);
 }
 
-/* The memory of training, inputs aside, grows with N and not with N * S. */
+/* Training memory, inputs aside, grows with N, not N * S. */
 Test(attention, takes_memory_linear_in_the_tokens)
 {
     const problem problems[] = {

@@ -1,6 +1,6 @@
 /* test_attention_bf16.c - attention of bf16 tensors against the same ops in f64, with odd and even
- * sizes, masks and dropout: the errors of results and gradients, in norm, are those of rounding
- * inputs, probabilities and results to bf16. Bits do not depend on threads. */
+ * sizes, masks and dropout: errors of results and gradients, in norm, match rounding of inputs,
+ * probabilities and results to bf16. Bits do not depend on threads. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 #include "support/values.h"
 #include "tensor/bf16.h"
 
-/* A rounding to bf16 changes numbers by up to 2^-9 of them, by 2^-10.2 in norm. dy, the result, the
- * probabilities, their gradients and those of the inputs are rounded: 2^-9 for results, somewhat
- * more for gradients. */
+/* Rounding to bf16 has a relative error of at most 2^-9, or 2^-10.2 in norm. dy, the result, the
+ * probabilities, their gradients and the inputs' are rounded: 2^-9 for results, somewhat more for
+ * gradients. */
 #define ERROR 0x1p-8
 
 enum { SEED = 3 };

@@ -1,7 +1,7 @@
-/* test_attention_dropout.c - what dropout of probabilities has in common in all attention ops that
- * have it: in evaluation and at rate 0 it changes nothing, tp_checkpoint repeats its masks, threads
- * do not change them, and ops that are not random otherwise take an offset of the stream only with
- * it. The masks themselves are compared with references in the tests of the ops. */
+/* test_attention_dropout.c - dropout of probabilities in all attention ops: in evaluation and at
+ * rate 0 it changes nothing, tp_checkpoint repeats its masks, threads do not change them, and
+ * otherwise deterministic ops draw from the random stream only with it. Each op's own test checks
+ * its masks against a reference. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "support/device.h"
 #include "support/trial.h"
 
-/* What a run does beyond calling the op. */
+/* Options of a run beyond the op's. */
 typedef struct run {
     int op;
     double dropout;
@@ -70,9 +70,9 @@ static const struct {
     const char *name;
     tp_tensor (*f)(tp_tape *T, const tp_tensor *x, double p);
     int64_t table[2]; /* rows and columns of input 3 */
-    int64_t rest[2];  /* of those after it */
+    int64_t rest[2];  /* of later inputs */
     int nx;
-    bool random; /* takes an offset in any case */
+    bool random; /* always takes an offset */
 } ops[] = {
     { "attention", full, { 0 }, { 0 }, 3, true },
     { "rel_attention", relative, { N, C }, { H, C / H }, 6, true },
@@ -90,7 +90,7 @@ static tp_tensor inner(tp_tape *T, const void *env, int nx, const tp_tensor *x)
     return ops[r->op].f(T, x, r->dropout);
 }
 
-/* Fails the trial if the op takes another number of offsets than it should. */
+/* Fails the trial if the op takes a wrong number of offsets. */
 static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const run *r = env;
@@ -114,7 +114,7 @@ static trial trial_of(const run *r)
     return t;
 }
 
-/* Do two runs give the same bits? */
+/* True if two runs agree bitwise. */
 static bool same(const trial *s, const trial *t)
 {
     trial_result a = trial_run(s), b = trial_run(t);

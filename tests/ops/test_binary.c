@@ -160,7 +160,7 @@ Test(binary, numbers)
             }
 }
 
-/* What C programs write: any arithmetic type on either side, nested. */
+/* As in C programs: any arithmetic type on either side, nested. */
 Test(binary, plain_numbers)
 {
     const float host[] = { 1, 2, 4 };
@@ -198,7 +198,7 @@ Test(binary, numbers_are_no_tensors)
     cr_expect(failed_with(T, "add: input 0: is missing (TP_NONE)\n"));
 }
 
-/* Powers and extremes where C, IEEE 754 and PyTorch make a choice; values from PyTorch 2.15. */
+/* Powers and extremes where C, IEEE 754 and PyTorch may differ; values from PyTorch 2.15. */
 Test(binary, special_values_of_two)
 {
     const double inf = INFINITY;
@@ -258,7 +258,7 @@ Test(binary, special_values_of_two)
         }
 }
 
-/* The bits must not depend on the number of threads. */
+/* Bits must not depend on the number of threads. */
 Test(binary, sums_do_not_depend_on_threads)
 {
     enum { N = 301 * 703 };

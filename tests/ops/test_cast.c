@@ -1,5 +1,5 @@
-/* test_cast.c - conversion between all dtypes, on the CPU and on the CUDA device, against exact
- * roundings of doubles: halfway cases, values out of range, infinities, NaN. Gradients. */
+/* test_cast.c - conversion between all dtypes, on the CPU and CUDA, against exact roundings of
+ * doubles: halfway cases, values out of range, infinities, NaN; gradients. */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "support/loops.h"
 #include "support/values.h"
 
-/* x with that many binary digits, ties to even. */
+/* Rounds x to binary digits, ties to even. */
 static double with_digits(double x, int digits)
 {
     int exponent;
@@ -22,7 +22,7 @@ static double whole(double x, double least, double most)
     return isnan(x) ? 0 : fmin(fmax(trunc(x), least), most);
 }
 
-/* What x is in dt; f32 and bf16 have no more digits below 2^-126. */
+/* Converts x to dt; f32 and bf16 lose digits below 2^-126. */
 static double converted(double x, tp_dtype dt)
 {
     const double most = 0x1.fep127 + 0x1p119; /* from here on bf16 is infinite */
@@ -135,7 +135,7 @@ Test(cast, every_pair_on_cuda)
     tp_device_close(D);
 }
 
-/* Integers that no double is, just beyond halfway cases of bf16. */
+/* Integers that no double holds, just beyond halfway in bf16. */
 static void check_large(tp_device *D)
 {
     const int64_t half = (INT64_C(1) << 60) + (INT64_C(1) << 52);
@@ -164,7 +164,7 @@ Test(cast, large_integers)
     tp_device_close(D);
 }
 
-/* Gradients are rounded once as well, and end at integers. */
+/* Gradients are rounded once, too, and end at integers. */
 Test(cast, gradients)
 {
     tp_device *D = tp_device_open("cpu", NULL);

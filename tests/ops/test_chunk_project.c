@@ -1,6 +1,6 @@
-/* test_chunk_project.c - the dynamic projection of one tensor and of keys and values at once, with
- * masks: equal to the definition in double; what hidden tokens hold does not matter; bits do not
- * depend on threads; messages. Without masks it is compared with plain ops in test_ls_attention. */
+/* test_chunk_project.c - the dynamic projection of one tensor, or of keys and values together, with
+ * masks: equal to the definition in double; hidden tokens do not matter; bits do not depend on
+ * threads; messages. test_ls_attention covers the case without masks. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 #include "support/trial.h"
 #include "support/values.h"
 
-/* Batch row b has real[b] tokens, of which the first `hidden` after token 0 are hidden, too. */
+/* Batch row b has real[b] tokens; the first `hidden` after token 0 are hidden, too. */
 typedef struct problem {
     const char *name;
     int64_t B, N, D;
     int heads, chunk, rank;
     int64_t real[4], hidden;
-    bool one; /* only of k */
+    bool one; /* k only */
 } problem;
 
 static const problem problems[] = {
@@ -35,7 +35,7 @@ static bool shown(const problem *p, int64_t b, int64_t i)
     return i < p->real[b] && !(i > 0 && i <= p->hidden);
 }
 
-/* x: k, v, scores. The results of k and v, one after the other. */
+/* x: k, v, scores. Returns the results of k and v in turn. */
 static tp_tensor project(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const problem *p = env;
@@ -123,7 +123,7 @@ Test(chunk_project, bits_do_not_depend_on_threads)
     }
 }
 
-/* Hidden tokens may hold anything, and have no gradient. */
+/* Hidden tokens may hold anything and get no gradient. */
 Test(chunk_project, hidden_tokens_do_not_matter)
 {
     for (int k = 0; k < PROBLEMS; k++) {

@@ -1,5 +1,5 @@
 /* test_compare.c - stored calls of tests/compare/compare_pytorch.py: results and gradients equal
- * PyTorch's, which the files hold beside the inputs. */
+ * PyTorch's in the files. */
 #define TP_NO_SITE
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -100,10 +100,10 @@ Test(compare, stored_calls)
     tp_device_close(D);
 }
 
-/* ---- options that a function does not have ---- */
+/* ---- unknown options ---- */
 
 typedef struct one_option {
-    const char *name, *word; /* the word of a number is NULL: it is 1 */
+    const char *name, *word; /* NULL: the number 1 */
 } one_option;
 
 static int option_numbers(const void *env, const char *name, int max, double *out)

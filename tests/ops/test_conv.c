@@ -22,7 +22,7 @@ static tp_tensor convolve(tp_tape *T, const tp_tensor *x, const void *env)
                                                                         l->cfg);
 }
 
-/* stride, pad and dilation of one axis, and the same of both */
+/* stride, pad and dilation of one axis or both */
 #define ONE(s, p, d)                                                                               \
     {                                                                                              \
         .stride = { s }, .pad = { p }, .dilation = { d }                                           \

@@ -1,4 +1,4 @@
-/* test_conv2d.c - tp_conv2d, and tp_conv1d as its case of one row, against naive loops in f64, on
+/* test_conv2d.c - tp_conv2d, and tp_conv1d as its one-row case, against naive loops in f64, on
  * every instruction set: values and gradients for kernels, strides, pads, dilations, groups and
  * sizes around the tiles of the kernels; bf16, equal bits on any number of threads, sizes,
  * defaults, messages. */
@@ -211,7 +211,7 @@ Test(conv2d, messages)
     }
 }
 
-/* ---- sequences: as images of one row ---- */
+/* ---- sequences: images of one row ---- */
 
 static tp_tensor convolve_line(tp_tape *T, const tp_tensor *x, const void *env)
 {

@@ -1,6 +1,6 @@
-/* test_conv2d_relu.c - tp_conv2d_relu in bf16 beside the ops that it replaces, x as its own
- * residual, equal bits on any number of threads, the depthwise case, messages. test_refs compares
- * it in f32 and f64. */
+/* test_conv2d_relu.c - tp_conv2d_relu in bf16 against the ops that it replaces, x as its own
+ * residual, equal bits on any number of threads, the depthwise case, messages. test_refs covers f32
+ * and f64. */
 #include <criterion/criterion.h>
 
 #include "support/device.h"
@@ -64,8 +64,8 @@ static tp_tensor composed(tp_tape *T, const tp_tensor *x, const void *env)
 
 enum { MOST = 60000 };
 
-/* Residuals of 64 or -64, which outweigh the convolution: rounding changes no sign, and so no
- * gradient. Where x is the residual, w is small. */
+/* Sets residuals to 64 or -64, which outweigh the convolution: rounding changes no sign, so no
+ * gradient. If x is the residual, w is small. */
 static void outweigh(trial *t, const layer *l)
 {
     static double residual[MOST], w[MOST];
@@ -89,8 +89,8 @@ static trial trial_of(const layer *l, trial_fn f, tp_isa isa)
     return t;
 }
 
-/* Without a residual both round the same sums once. A residual is added before the only rounding,
- * where the composition rounds twice; gradients depend on signs alone. */
+/* Without a residual both round the same sums once. The op adds a residual before its only
+ * rounding; the composition rounds twice. Gradients depend only on signs. */
 static void compare(const layer *l, tp_dtype compute, tp_isa isa)
 {
     trial one = trial_of(l, fused, isa), two = trial_of(l, composed, isa);
@@ -115,7 +115,7 @@ Test(conv2d_relu, bf16)
             compare(&layers[i], TP_BF16, isa);
 }
 
-/* Without casts, both gradients of x are added in one buffer. */
+/* Without casts, one buffer sums both gradients of x. */
 Test(conv2d_relu, own_residual)
 {
     for (size_t i = 0; i < COUNT(layers); i++)
@@ -160,7 +160,7 @@ Test(conv2d_relu, messages)
     }
 }
 
-/* Dense and depthwise convolutions refuse residuals of other dtypes alike. */
+/* Dense and depthwise convolutions refuse residuals of other dtypes. */
 Test(conv2d_relu, dtypes)
 {
     static const struct {

@@ -117,8 +117,8 @@ Test(conv_transpose, values_and_gradients)
         }
 }
 
-/* Large enough for products in bf16: the mask head's patches, passes that leave positions out, and
- * a product. */
+/* Large enough for bf16 products: the mask head's patches, passes that skip positions, and a
+ * product. */
 static const layer large[] = {
     { "patches", X(2, 9, 8, 64), X(64, 49, 2, 2), V(49), { .stride = { 2, 2 } } },
     { "overlapping", X(2, 12, 9, 51), X(51, 70, 3, 3), V(70), O(2, 1, 1, 1, 1) },

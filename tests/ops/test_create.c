@@ -97,7 +97,7 @@ Test(create, triangles)
     end(b);
 }
 
-/* The words of the tape's stream, and another op's for the next. */
+/* The words of the tape's stream; the next op takes others. */
 Test(create, random_numbers)
 {
     static float u[N], z[N], again[N];

@@ -1,4 +1,4 @@
-/* test_determinism.c - bits do not depend on the number of threads: results and gradients of ops on
+/* test_determinism.c - bits do not depend on the number of threads: ops (results and gradients) on
  * sizes that split, and a short training run, on 1, 2 and 8 threads and every instruction set. */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -400,7 +400,7 @@ Test(determinism, training_run)
     free(one);
 }
 
-/* Several programs' threads on one device, and a device each: the same parameters. */
+/* Several threads train at once, each on its own device. */
 static void *train_beside(void *arg)
 {
     size_t bytes;

@@ -1,5 +1,5 @@
 /* test_einsum.c - tp_einsum against one loop over all values of all letters: values and gradients
- * of fixed and random specifications; which ops it applies; messages. */
+ * of fixed and random specifications; the ops it applies; messages. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 
 enum { OPERANDS = 4, LABELS = 26 + TP_MAX_DIMS };
 
-/* `spec` is what tp_einsum gets. The naive loop reads `plain`, in which each axis has a small
- * letter: the axes of "..." have P to W, in the naive loop only. */
+/* tp_einsum gets `spec`. The naive loop reads `plain`, where each axis has a small letter; the axes
+ * of "..." have P to W, in the naive loop only. */
 typedef struct sum {
     const char *spec, *plain; /* plain NULL: spec */
     int n;
     tp_shape in[OPERANDS];
 } sum;
 
-/* Inputs of a trial are vectors, because it has no scalars. */
+/* A trial's inputs are vectors: it has no scalars. */
 static tp_tensor einsum(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const sum *s = env;
@@ -34,8 +34,8 @@ static int label_of(char c)
     return c >= 'a' && c <= 'z' ? c - 'a' : 26 + c - 'P';
 }
 
-/* The index, within a tensor whose axes are the letters from `at` on, of the element at the values
- * `v`; axes of size 1 are repeated. */
+/* The index of the element at the values `v` of the letters from `at` on, one per axis; axes of
+ * size 1 repeat. */
 static int64_t place(const char *at, const tp_shape *s, const int64_t *v)
 {
     int64_t i = 0;
@@ -258,7 +258,7 @@ Test(einsum, ops_of_products)
     tp_device_close(D);
 }
 
-/* So many places that no list of them is made. */
+/* Too many places to make a list of them. */
 Test(einsum, long_diagonal)
 {
     enum { P = 1 << 21 };
@@ -288,7 +288,7 @@ Test(einsum, long_diagonal)
 
 /* ---- dtypes ---- */
 
-/* A sum of bf16 is f32, and meets bf16 in the product. */
+/* A sum of bf16 is f32 and meets bf16 in a product. */
 Test(einsum, bf16)
 {
     tp_device *D = tp_device_open("cpu", NULL);

@@ -1,5 +1,5 @@
 /* test_elementwise.c - elementwise ops against libm and loops in double: functions of one operand,
- * special values, bf16, casts, mistakes, empty tensors. Ops of two operands: test_binary.c. */
+ * special values, bf16, casts, errors, empty tensors. Ops of two operands: test_binary.c. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <tapegrad/tapegrad.h>
@@ -99,7 +99,7 @@ static const struct {
     { "rsqrt", tp_rsqrt, rsqrt, 0, 9 },
 };
 
-/* Values, and gradients as differences of the exact function, on more than one parallel chunk. */
+/* Values, and gradients against differences of the exact function, on several parallel chunks. */
 Test(elementwise, unary)
 {
     enum { N = 40003 };
@@ -346,7 +346,7 @@ Test(elementwise, division_by_zero)
     cr_expect(y[0] == INFINITY && y[1] == -INFINITY && isnan(y[2]));
 }
 
-/* ---- mistakes and empty tensors ---- */
+/* ---- errors and empty tensors ---- */
 
 Test(elementwise, mistakes)
 {

@@ -1,6 +1,6 @@
 /* test_extremes.c - numbers whose squares, products or powers leave the range of the dtype where
  * the result does not: results and gradients are right, or NaN where the prototype says so, never
- * silent zeros. And gradients at kinks and of NaN. */
+ * silent zeros; gradients at kinks and of NaN. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ TestSuite(extremes, .init = open_tape, .fini = close_tape, .timeout = 120);
 
 typedef tp_tensor (*function)(tp_tape *T, tp_tensor x);
 
-/* y and the gradient of its sum; NAN: may be anything that is not finite. */
+/* y and the gradient of its sum; NAN: any non-finite value. */
 typedef struct extreme {
     const char *name;
     function f;
@@ -172,8 +172,7 @@ static const extreme extremes[] = {
 };
 /* clang-format on */
 
-/* A result that is not finite stands for any other that is loud. On CUDA, norms of rows give
- * NaN. */
+/* Any non-finite result matches another. On CUDA, norms of rows give NaN. */
 static bool is_right(double got, double want, double by)
 {
     if (!isfinite(want)) return !isfinite(got);
@@ -286,7 +285,7 @@ Test(extremes, corners_of_losses)
     }
 }
 
-/* Means of losses over nothing are 0, that of tp_mean is NaN. */
+/* Means of losses over nothing are 0; tp_mean gives NaN. */
 Test(extremes, means_over_nothing)
 {
     const tp_tensor x = values_input(tape, TP_F32, TP_SHAPE(0, 4), NULL);

@@ -1,5 +1,5 @@
 /* test_gemm.c - the parallel matrix product against a plain loop in double: every form, type (bf16
- * with a result in f32 or bf16) and instruction set, sizes around block edges, sums of products,
+ * with an f32 or bf16 result) and instruction set, sizes around block edges, sums of products,
  * batches, NaN and infinity, and memory that must not be read or written. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -18,7 +18,7 @@ enum { PAD = 3, THREADS = 2 }; /* elements of padding after each row */
 typedef struct sizes {
     const char *name;
     int64_t m, n, k, batch;
-    bool sum; /* the batch's products are summed into one C */
+    bool sum; /* C is the sum of the batch's products */
 } sizes;
 
 static const sizes cases[] = {
@@ -317,7 +317,7 @@ static void tell(const void *ctx, void *z, int64_t ldz, int64_t i, int64_t j, in
             if (c[y * ldz + x] == 8.0f) told[(i + y) * TOLD_N + j + x]++;
 }
 
-/* Every element is reported once, when it is finished. */
+/* Every element is reported once, on completion. */
 Test(gemm, finished_tiles_are_reported)
 {
     static float a[TOLD_M * 4], b[4 * TOLD_N], c[TOLD_M * TOLD_N];

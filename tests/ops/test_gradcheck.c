@@ -1,5 +1,5 @@
 /* test_gradcheck.c - the gradient of every op against finite differences, on every instruction set.
- * The check itself finds planted mistakes.
+ * The check must find planted errors.
  *
  *     TAPEGRAD_OP=softmax build/release/bin/test_gradcheck      one op only */
 #include <criterion/criterion.h>

@@ -1,6 +1,5 @@
-/* test_hidden.c - what a mask, a length, a label or a document hides may hold anything: NaN and
- * infinities there change neither results nor gradients, and get the gradient that other numbers
- * get. */
+/* test_hidden.c - values hidden by a mask, length, label or document may be anything: NaN and
+ * infinity change neither results nor gradients, and get the gradient that other numbers get. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -28,15 +27,14 @@ static void close_tape(void)
 
 TestSuite(hidden, .init = open_tape, .fini = close_tape, .timeout = 120);
 
-/* In all cases the rows of `hidden` are hidden: a row is what follows the leading axes of the
- * shape. */
+/* The rows in `hidden` are hidden; a row spans the axes after the shape's leading ones. */
 typedef struct hiding {
     const char *name;
     tp_tensor (*f)(tp_tape *T, const tp_tensor *x); /* the visible results */
     tp_shape in[INPUTS];
     int64_t rows[INPUTS]; /* of an input                                      */
     unsigned hidden;      /* bit r: row r of inputs with `rows` is hidden     */
-    bool own;             /* hidden rows have results of their own, which are not looked at */
+    bool own;             /* hidden rows have results, which are ignored */
 } hiding;
 
 static tp_tensor bytes(tp_tape *T, tp_shape s, const uint8_t *v)
@@ -124,7 +122,7 @@ static tp_tensor low_keys(tp_tape *T, const tp_tensor *x)
         T, in, (tp_window_attn_cfg){ .heads = 2, .height = 1, .width = 4, .window = { 1, 2 } });
 }
 
-/* The second document is hidden from the first, whose results alone count. */
+/* The second document is hidden from the first; only the first counts. */
 static tp_tensor packed_attention(tp_tape *T, const tp_tensor *x)
 {
     static const int64_t at[] = { 0, 3, 8 };

@@ -80,7 +80,7 @@ Test(index_ops, embedding)
     end(&s);
 }
 
-/* One table is used twice, and the gradients of both uses add up. */
+/* One table is used twice; the gradients of both uses add up. */
 Test(index_ops, embedding_adds_gradients)
 {
     const double table[6] = { 1, 2, 3, 4, 5, 6 };
@@ -98,7 +98,7 @@ Test(index_ops, embedding_adds_gradients)
     end(&s);
 }
 
-/* The row of the padding id is read as any other and gets no gradient. */
+/* The padding id's row is read like any other but gets no gradient. */
 Test(index_ops, embedding_with_padding)
 {
     const double table[6] = { 1, 2, 3, 4, 5, 6 };
@@ -127,8 +127,7 @@ Test(index_ops, embedding_with_padding)
 
 /* ---- index_select and index_add ---- */
 
-/* [O,V,I] with n indices into the middle; the axis is the first, middle or last one of the
- * shape. */
+/* [O,V,I] with n indices into the middle; the axis is the shape's first, middle or last. */
 static const struct {
     tp_shape shape;
     int axis;
@@ -147,7 +146,7 @@ static const struct {
 
 enum { ALONG_MOST = 40 * 30 * 3 };
 
-/* Results and gradients of case a, of which each sum has the terms of a loop in the same order. */
+/* Checks case a: each sum of results and gradients has a loop's terms in the same order. */
 static void check_along(size_t a, tp_dtype it, int threads)
 {
     static double x[ALONG_MOST], src[ALONG_MOST], y[ALONG_MOST], got[ALONG_MOST], want[ALONG_MOST];

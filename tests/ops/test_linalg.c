@@ -1,6 +1,6 @@
 /* test_linalg.c - matmul and linear against naive loops in f64: values and gradients, transposes,
- * shapes that are split in every way, empty sizes, bf16, equal bits on any number of threads, and
- * the messages for shapes that do not fit. */
+ * shapes split in every way, empty sizes, bf16, equal bits on any number of threads, and messages
+ * for mismatched shapes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -209,8 +209,8 @@ Test(linalg, linear)
                 }
 }
 
-/* f32 inputs and parameters, rounded to bf16 on the way in and out. ReLU is left out: rounding
- * moves values over its kink. */
+/* f32 inputs and parameters, rounded to bf16 on the way in and out. ReLU is omitted: rounding moves
+ * values over its kink. */
 Test(linalg, linear_in_bf16)
 {
     static const layer large = { "pairs", { 2, { 101, 79 } }, { 2, { 130, 79 } }, { 1, { 130 } } };

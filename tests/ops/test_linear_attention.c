@@ -79,7 +79,7 @@ static double eps_of(const linear_case *k)
     return k->cfg.features == TP_FEATURES_RELU ? 1e-3 : 1e-4;
 }
 
-/* Features of head h of row b; `all`: of keys. */
+/* The features of head h of row b; `all`: keys. */
 static features features_of(const linear_case *k, const double *from, const double *w, int64_t n,
                             int64_t b, int64_t h, bool all)
 {

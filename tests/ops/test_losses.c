@@ -34,7 +34,7 @@ static double tolerance(tp_dtype dt)
     return dt == TP_F32 ? 1e-5 : 1e-12;
 }
 
-/* Reduces n row losses; g: the gradient of each. weight: the gradient of an unreduced loss. */
+/* Reduces n row losses; g: each one's gradient. weight: the gradient of an unreduced loss. */
 static void reduce(tp_reduction r, int64_t n, int64_t counted, const double *weight, double *loss,
                    double *g)
 {

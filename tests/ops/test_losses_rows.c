@@ -1,6 +1,6 @@
 /* test_losses_rows.c - losses of rows: connectionist temporal classification against the sum over
- * all alignments, its range and its limits; triplets, Dice and cosines where they have no slope;
- * messages. Random cases are compared with PyTorch by test_compare. */
+ * all alignments, its range and limits; triplets, Dice and cosines where they have no slope;
+ * messages. test_compare compares random cases with PyTorch. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void end(world *s)
 
 /* ---- connectionist temporal classification ---- */
 
-/* Does the alignment a of n symbols collapse to the target? */
+/* True if a, of n symbols, collapses to the target. */
 static bool collapses(const int *a, int n, const int64_t *target, int S, int blank)
 {
     int u = 0;
@@ -43,7 +43,7 @@ static bool collapses(const int *a, int n, const int64_t *target, int S, int bla
 
 enum { N = 5, V = 3 };
 
-/* The loss as the definition says, and its gradient by the log-probabilities x. */
+/* The loss by definition and its gradient with respect to log-probabilities x. */
 static double plain_ctc(const double *x, const int64_t *target, int S, int rows, int blank,
                         double *dx)
 {
@@ -98,8 +98,8 @@ Test(losses_rows, ctc_is_the_sum_over_alignments)
     end(&s);
 }
 
-/* Probabilities far below the smallest float; f32 agrees with f64 to some rounding errors a row,
- * and has the same bits on any number of threads. */
+/* Probabilities far below the smallest float; f32 agrees with f64 to a few roundings per row, with
+ * the same bits on any number of threads. */
 Test(losses_rows, ctc_of_long_and_unlikely_targets)
 {
     enum { B = 3, LONG = 700, CLASSES = 9, LABELS = 120 };
@@ -225,8 +225,7 @@ Test(losses_rows, focal_of_extreme_logits)
     }
 }
 
-/* Equal corners, the gradient of which is halved, a box without area, and one that touches its
- * target. */
+/* Equal corners (halved gradient), a box without area, and one that touches its target. */
 Test(losses_rows, giou_of_special_boxes)
 {
     world s = begin(1);

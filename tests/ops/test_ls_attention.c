@@ -159,7 +159,7 @@ static int64_t count(tp_shape s)
     return n;
 }
 
-/* Is input i present? 3, 4 and 6 belong to the chunk vectors, 0 is q, all others belong to the
+/* True if input i is present. 3, 4 and 6 belong to the chunk vectors, 0 is q, the rest to the
  * window. */
 static bool given(const ls_case *k, int i)
 {
@@ -200,7 +200,7 @@ static bool run(world *s, attention f, const ls_case *k, tp_dtype dt, double *co
     return tp_ok(s->T);
 }
 
-/* Room for inputs, probe, and results of two runs. Inputs are exact in bf16. */
+/* Room for inputs, probe and two runs' results. Inputs are exact in bf16. */
 typedef struct store {
     double *x[INPUTS], *probe, *a[INPUTS + 1], *b[INPUTS + 1];
     int64_t n[INPUTS + 1];
@@ -239,8 +239,8 @@ static void empty(store *d)
 static const char *const names[INPUTS + 1] = { "dq",       "dk_win",   "dv_win", "dk_cmp", "dv_cmp",
                                                "dpos_win", "dpos_cmp", "dr_w",   "dr_r",   "y" };
 
-/* The limits of result and gradients are relative to the largest value. D = 0: all cases; otherwise
- * those of that D without dropout. */
+/* Compares with ref_ls; limits are relative to the largest value. D = 0: all cases; otherwise those
+ * of that D without dropout. */
 static void compare(world s, attention f, int64_t D, tp_dtype dt, double limit, double grad_limit)
 {
     world ref = begin(TP_ISA_AUTO, 2, TP_F64);
@@ -301,7 +301,7 @@ Test(ls_attention, cuda_bf16_is_close_to_plain_ops, .timeout = 600)
 #ifdef TP_EMULATION
 extern const tp_op tp_op_ls_attention;
 
-/* Uses the kernel for calls with many queries. */
+/* Uses the kernel for many queries. */
 static tp_tensor fused_wide(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
 {
     static tp_op op;
@@ -337,7 +337,7 @@ Test(ls_attention, bits_do_not_depend_on_threads)
     }
 }
 
-/* The kernels for tensor cores. */
+/* The tensor core kernels. */
 Test(ls_attention, cuda_bits_do_not_depend_on_the_order_of_threads, .timeout = 600)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -391,8 +391,8 @@ static double bytes_per_token(int64_t N)
     return bytes / (double)N;
 }
 
-/* Storing any queries x keys matrix would take 8 KB and 64 KB per token. The allocator rounds large
- * blocks up, so the figures are not quite equal. */
+/* A queries x keys matrix would take 8 KB and 64 KB per token. The allocator rounds large blocks
+ * up, so the figures differ slightly. */
 Test(ls_attention, memory_is_linear)
 {
     device_cpu_only();
@@ -421,7 +421,7 @@ static tp_tensor fused_project(tp_tape *T, tp_tensor x, tp_tensor z, int heads, 
     return tp_chunk_project(T, x, z, TP_NONE, heads, chunk, rank);
 }
 
-/* Writes y, dx and dz of sum(y * y), one after another. */
+/* Writes y, dx and dz of sum(y * y) in order. */
 static void run_chunk(world *s, projection f, const chunk_case *k, tp_dtype dt, double *out)
 {
     const tp_shape sx = TP_SHAPE(k->B, k->N, k->heads * k->D);
@@ -469,7 +469,7 @@ Test(chunk_project, equals_plain_ops)
 
 /* ---- messages ---- */
 
-/* A case with one size changed, and the message it must give. */
+/* A case with one wrong size, and its message. */
 typedef struct mistake {
     int input, axis; /* -1: none */
     int64_t size;

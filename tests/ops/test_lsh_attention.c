@@ -1,6 +1,6 @@
 /* test_lsh_attention.c - LSH attention against plain loops: values and gradients, on every
- * instruction set; with dropout, too; reference cases with their buckets; equal bits on any number
- * of threads; drawn rotations; messages. */
+ * instruction set, also with dropout; reference cases with buckets; equal bits on any number of
+ * threads; drawn rotations; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ typedef struct lsh_case {
     const char *name;
     int64_t batch, tokens, dim;
     tp_lsh_attn_cfg cfg;
-    int64_t real; /* tokens of the last row of the batch; -1: no mask */
+    int64_t real; /* tokens of the batch's last row; -1: no mask */
 } lsh_case;
 
 static const lsh_case cases[] = {
@@ -81,7 +81,7 @@ static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
 
 /* ---- plain loops ---- */
 
-/* The first place of the largest of n products of row x and columns, and of their negatives. */
+/* The first index of the largest among n products of row x and columns and their negatives. */
 static int64_t bucket_of(const double *x, const double *rotations, int64_t dim, int64_t step,
                          int64_t n)
 {
@@ -97,7 +97,7 @@ static int64_t bucket_of(const double *x, const double *rotations, int64_t dim, 
     return at;
 }
 
-/* order [R*N] of head h of row b. */
+/* The order [R*N] of head h of row b. */
 static void order_of(const lsh_case *k, const trial_result *r, int64_t b, int64_t h, int64_t *order)
 {
     const tp_lsh g = geometry(k);
@@ -120,8 +120,7 @@ static void order_of(const lsh_case *k, const trial_result *r, int64_t b, int64_
     free(bucket);
 }
 
-/* One head: seen[i][j] = how often token i sees token j, kept[i][j] the sum of the factors of
- * dropout. */
+/* One head: token i sees token j seen[i][j] times; kept[i][j] is the sum of dropout factors. */
 typedef struct head {
     const lsh_case *k;
     tp_lsh g;
@@ -149,7 +148,7 @@ static void count_seen(head *a)
     free(order);
 }
 
-/* How often token i sees j, times e^(s - top). */
+/* The times token i sees j, times e^(s - top). */
 static double weight(const head *a, int64_t i, int64_t j, double s, double top)
 {
     const int times = a->seen[i * a->g.tokens + j];
@@ -407,7 +406,7 @@ static void expect_values(tp_tape *T, tp_file *F, const char *name, tp_tensor x,
     free(b);
 }
 
-/* The order must be a stable sort of the case's buckets, which count on from round to round. */
+/* Expects a stable sort of the case's buckets, whose numbers continue from round to round. */
 static void expect_order(tp_tape *T, tp_file *F, tp_tensor order)
 {
     const tp_file_tensor *t = tp_file_find(F, "output.buckets");

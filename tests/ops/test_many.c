@@ -1,5 +1,5 @@
 /* test_many.c - ops with hundreds of inputs or outputs: values, gradients, recomputation, recorded
- * steps, observers, dry devices, and what the tape's lists cost. */
+ * steps, observers, dry devices, cost of the tape's lists. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void inputs(tp_tape *T, tp_dtype dt, tp_tensor *x)
     }
 }
 
-/* Weights for every element of y, exact in bf16, and the loss that they give. */
+/* Weights for every element of y, exact in bf16; returns the loss. */
 static tp_tensor weighted(tp_tape *T, tp_tensor y, double *w)
 {
     const int64_t n = tp_numel(y);
@@ -49,8 +49,8 @@ static int64_t place(int axis, int i, int r, int c)
     return ((int64_t)at[0] * size[1] + at[1]) * size[2] + at[2];
 }
 
-/* Stacks along every axis; concatenation along an axis of [ROWS, COLUMNS] gives the same bits as a
- * stack before that axis, reshaped. */
+/* Stacks along an axis; concatenation along an axis of [ROWS, COLUMNS] gives the bits of a stack
+ * before that axis, reshaped. */
 static void check_stack(tp_device *D, tp_dtype dt, int axis, bool concat)
 {
     static double y[MANY * SIZE], w[MANY * SIZE];
@@ -75,7 +75,7 @@ static void check_stack(tp_device *D, tp_dtype dt, int axis, bool concat)
     tp_tape_free(T);
 }
 
-/* Splitting MANY parts off and joining them in reverse. */
+/* Splits x into MANY parts and joins them in reverse. */
 static void check_split(tp_device *D, int axis)
 {
     static double v[MANY * SIZE], y[MANY * SIZE], w[MANY * SIZE], dx[MANY * SIZE];
@@ -118,7 +118,7 @@ Test(many, values_and_gradients, .timeout = 300)
     tp_device_close(D);
 }
 
-/* ---- what else may happen to an op with many inputs ---- */
+/* ---- other uses of ops with many inputs ---- */
 
 static tp_tensor sum_of_stack(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
@@ -127,7 +127,7 @@ static tp_tensor sum_of_stack(tp_tape *T, const void *self, int nx, const tp_ten
     return tp_sum(T, tp_square(T, tp_dropout(T, y, 0.25)), TP_ALL);
 }
 
-/* The gradients of all inputs, one after the other. */
+/* Stores the gradients of all inputs in order. */
 static void gradients(tp_device *D, bool recompute, bool twice, double *dx)
 {
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true, .seed = 5 });
@@ -173,7 +173,7 @@ Test(many, one_input_twice, .timeout = 60)
     tp_device_close(D);
 }
 
-/* A step with a stack of parameters, recorded on a GPU, gives the bits of one that is not. */
+/* Steps with a stack of parameters, recorded on a GPU or not, give the same bits. */
 static void steps(tp_device *D, bool capture, double *out)
 {
     enum { STEPS = 6 };
@@ -255,7 +255,7 @@ Test(many, dry, .timeout = 60)
     cr_expect_eq(stats[0].peak_bytes, stats[1].peak_bytes, "a dry run counts other bytes");
 }
 
-/* ---- mistakes ---- */
+/* ---- errors ---- */
 
 Test(many, mistakes, .timeout = 60)
 {
@@ -293,8 +293,8 @@ static size_t arena_used(const tp_tape *T)
     return T->arena ? used : 0;
 }
 
-/* A record of one input and one output takes what its fields need; ops that are not recorded leave
- * nothing behind. */
+/* A record of one input and one output takes only its fields' memory; unrecorded ops leave nothing
+ * behind. */
 Test(many, memory_of_the_tape)
 {
     tp_device *D = tp_device_open("cpu", NULL);

@@ -157,7 +157,7 @@ static trial lsla_trial(int i)
     return t;
 }
 
-/* Compares a run of t with b, the result of plain ops on the same inputs. */
+/* Compares a run of t with b, the plain ops' result on the same inputs. */
 static void compare(const char *name, trial t, const trial_result *b)
 {
     const double tol = t.dtype == TP_F64 ? 1e-12 : 2e-5;
@@ -219,7 +219,7 @@ Test(map_attention, bits_do_not_depend_on_threads)
     }
 }
 
-/* Bit i is set if the stripe adds to the gradients of row i of the map. */
+/* Sets bit i if the stripe adds to the gradients of map row i. */
 static uint64_t rows_of(const tp_window *g, int64_t stripe)
 {
     uint64_t rows = 0;
@@ -233,7 +233,7 @@ static uint64_t rows_of(const tp_window *g, int64_t stripe)
     return rows;
 }
 
-/* A chunk has one cell, so that a row of chunks is a row of the map. */
+/* With one cell per chunk, a row of chunks is a row of the map. */
 Test(map_attention, concurrent_stripes_share_no_row)
 {
     for (int64_t height = 1; height < 40; height++)
@@ -256,7 +256,7 @@ Test(map_attention, concurrent_stripes_share_no_row)
             }
 }
 
-/* Each chunk sees the whole map, which makes this full attention. */
+/* Each chunk sees the entire map: full attention. */
 static tp_tensor full(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const tp_window_attn_cfg *c = &((const problem *)env)->cfg;

@@ -1,6 +1,5 @@
-/* test_masks.c - comparisons, logical ops, questions about elements, and selection by masks,
- * against loops: all dtypes, broadcasting, numbers that no integer equals, special values,
- * mistakes. */
+/* test_masks.c - comparisons, logical ops, predicates of elements, and selection by masks, against
+ * loops: all dtypes, broadcasting, numbers that no integer equals, special values, errors. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +31,7 @@ static double holds(int op, double a, double b)
     return y[op];
 }
 
-/* Values that every dtype has, many equal, and NaN among floats. */
+/* Values that every dtype holds, many equal; NaN in floats. */
 static void sample(double *x, int64_t n, tp_dtype dt, uint64_t seed)
 {
     values_random(x, n, seed);
@@ -83,7 +82,7 @@ Test(masks, relations)
         }
 }
 
-/* Numbers between, beyond and at the values of each dtype, on both sides. */
+/* Numbers at, between and beyond each dtype's values, on both sides. */
 Test(masks, numbers)
 {
     static const double numbers[] = { 0,      1,     2.5,    -0.5,      -3,      255,
@@ -101,7 +100,7 @@ Test(masks, numbers)
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             for (int op = 0; op < 2 * OPS; op++) {
                 const double *v = values[dtypes[d]], k = numbers[i];
-                /* what the number is in a floating dtype; bf16 has all of the finite ones below */
+                /* the number in a floating dtype; bf16 holds all finite ones below */
                 const double same =
                     dtypes[d] == TP_F64 || fabs(k) < 1e38 || isnan(k) ? k : copysign(INFINITY, k);
                 const double want = tp_is_float(dtypes[d]) ? same : k;
@@ -121,7 +120,7 @@ Test(masks, numbers)
             }
 }
 
-/* Beyond 2^53 integers differ although doubles would not, and a number is rounded to a floating
+/* Integers beyond 2^53 differ even if doubles would not; a number is rounded to a floating
  * dtype. */
 Test(masks, numbers_take_the_dtype)
 {
@@ -157,7 +156,7 @@ Test(masks, questions)
     T = tp_tape_new(D, NULL);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         for (int d = 0; d < DTYPES; d++) {
-            double got[7 * 5], many[7 * 5]; /* in vectors and after them */
+            double got[7 * 5], many[7 * 5]; /* in vectors and remainders */
             for (int e = 0; e < 35; e++)    /* integers saturate; NaN becomes 0 */
                 many[e] = dtypes[d] == TP_U8 && x[e % 7] < 0 ? 1 : x[e % 7];
             values_read(T, table[i].op(T, values_constant(T, dtypes[d], TP_SHAPE(35), many)), got);
@@ -168,7 +167,7 @@ Test(masks, questions)
         }
 }
 
-/* A comparison has no gradient, but what it selects has. */
+/* A comparison has no gradient; selected values do. */
 Test(masks, gradients_end_at_masks)
 {
     const double v[] = { -2, 3, 0.5 };
@@ -233,7 +232,7 @@ Test(masks, where)
             }
 }
 
-/* What is not selected does not matter, not even NaN. */
+/* Unselected values do not matter, not even NaN. */
 Test(masks, unselected)
 {
     const double a[] = { NAN, 1, 2 }, m[] = { 0, 1, 1 };

@@ -23,7 +23,7 @@ typedef struct setting {
     double eps, momentum;
 } setting;
 
-/* Inputs are x, w, b, mean, var, of which a kind uses the first few. */
+/* The inputs are x, w, b, mean, var; a kind uses the first few. */
 static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const setting *s = env;
@@ -37,7 +37,7 @@ static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
     return x[0];
 }
 
-/* Mean and biased variance of n numbers, step apart. */
+/* Mean and biased variance of n numbers `step` apart. */
 static void moments(const double *x, int64_t n, int64_t step, double *mean, double *var)
 {
     *mean = *var = 0.0;
@@ -379,7 +379,7 @@ Test(norms, messages_of_instances_and_weights)
     }
 }
 
-/* One image: its parts are spread over the threads; many: whole images. */
+/* Threads share the parts of one image, or take complete images of many. */
 Test(norms, instances_and_groups_on_threads)
 {
     static const option options[] = { { false, false, 1e-5, 0 }, { false, false, 1e-5, 7 } };

@@ -154,7 +154,7 @@ Test(op_macs, windows, .init = begin, .fini = end)
         T, (tp_window_in){ .q = rows, .k = rows, .v = rows, .offset = ends },
         (tp_window_attn_cfg){
             .heads = 2, .height = 1, .width = 6, .window = { 1, 3 }, .halo = { 0, 1 } });
-    expect("packed sequences", 2 * 2 * 6 * 4 * 8); /* as two of 6: 4 keys for each token */
+    expect("packed sequences", 2 * 2 * 6 * 4 * 8); /* as two of 6: 4 keys per token */
     const tp_packed of = { tp_full(T, TP_I32, TP_SHAPE(4), 0.0), 6 };
     tp_packed_attention(T, ZEROS(12, 8), ZEROS(12, 8), ZEROS(12, 8), of, of,
                         (tp_attn_cfg){ .heads = 2 });

@@ -1,6 +1,6 @@
-/* test_packed.c - packed documents: each op gives the values and gradients of the documents padded,
- * whatever the padding holds, and of each one alone; dropout, both kinds of offsets, threads,
- * offsets that are wrong. */
+/* test_packed.c - packed documents: each op gives the values and gradients of padded documents,
+ * whatever the padding holds, and of single documents; dropout, both kinds of offsets, threads,
+ * wrong offsets. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,12 @@ typedef struct documents {
     int64_t n, rows[DOCUMENTS];
 } documents;
 
-/* An input or the result: `rows` rows of each document, or, if that is 0, its own. */
+/* An input or the result: `rows` rows per document, or its own if 0. */
 typedef struct operand {
     int64_t rows, width;
 } operand;
 
-/* Of packed documents, and of padded ones with a mask or TP_NONE. */
+/* For packed documents, and padded ones with a mask or TP_NONE. */
 typedef struct op {
     const char *name;
     int inputs;
@@ -88,10 +88,10 @@ WINDOW(window, 4, true, 0.0)
 WINDOW(bare, 3, false, 0.0)
 WINDOW(low, 0, true, 0.0)
 WINDOW(dropped, 8, true, 0.3)
-WINDOW(wide, 40, true, 0.0) /* wider than the windows that have a loop of their own */
+WINDOW(wide, 40, true, 0.0) /* wider than windows with a specialised loop */
 /* clang-format on */
 
-/* Tokens whose query begins with a negative number are hidden. Exact edges and few low keys, as of
+/* Hides tokens whose query begins with a negative number. Exact edges and few low keys, as in
  * Longformer. */
 static tp_tensor shown(tp_tape *T, tp_tensor q)
 {
@@ -474,7 +474,7 @@ Test(packed, offsets_that_are_wrong)
         for (size_t i = device_is_cuda(); i < sizeof wrong / sizeof *wrong; i++) {
             tp_reset(T);
             divide(o, wrong[i].at, 3, 4, T);
-            if (device_is_cuda()) /* nothing else is touched, as the emulation sees */
+            if (device_is_cuda()) /* the emulation checks all accesses */
                 cr_expect(tp_ok(T), "%s: %s", ops[o].name, tp_why(T));
             else
                 cr_expect(!tp_ok(T) && strstr(tp_why(T), wrong[i].text), "%s: %s", ops[o].name,

@@ -1,5 +1,5 @@
 /* test_pool.c - pooling against naive loops in f64, on every instruction set: values and gradients
- * for kernels, strides and pads, rounded up, adaptive; sizes and divisors of PyTorch; ties and NaN;
+ * for kernels, strides and pads, rounded up, adaptive; PyTorch's sizes and divisors; ties and NaN;
  * equal bits on any number of threads, messages. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -76,7 +76,7 @@ static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
     return (p->max ? tp_max_pool2d : tp_avg_pool2d)(T, x[0], p->o);
 }
 
-/* The window of output o of n along an axis, with its padding: begin, end. */
+/* Stores the window of output o of n along an axis, padding included. */
 static void naive_window(const pool *p, int axis, int64_t o, int64_t n, int64_t at[2])
 {
     const int64_t in = p->x.dim[1 + axis], k = p->o.kernel[axis], pad = p->o.pad[axis];
@@ -139,7 +139,7 @@ Test(pool, values_and_gradients)
         }
 }
 
-/* Averages of ones: the share of the window that is in the image. */
+/* Averages of ones give the window's share in the image. */
 Test(pool, windows_rounded_up)
 {
     static const struct {

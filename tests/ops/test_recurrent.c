@@ -1,6 +1,6 @@
 /* test_recurrent.c - tp_lstm and tp_gru against the same networks in plain ops, on every
- * instruction set and number of threads; lengths, errors, and the modules. tests/compare has calls
- * of PyTorch's. */
+ * instruction set and number of threads; lengths, errors, modules. tests/compare compares with
+ * PyTorch. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -103,7 +103,7 @@ Test(recurrent, fused_equals_composed, .timeout = 300)
         }
 }
 
-/* Threads share rows, or units if the batch is small and a step is worth it. */
+/* Threads share rows, or units if the batch is small and a step is large. */
 Test(recurrent, bits_do_not_depend_on_threads, .timeout = 300)
 {
     static const int64_t sizes[][4] = { { 40, 30, 20, 24 }, { 5, 3, 8, 350 } };
@@ -123,7 +123,7 @@ Test(recurrent, bits_do_not_depend_on_threads, .timeout = 300)
 
 /* ---- padding ---- */
 
-/* What x holds beyond the lengths, NaN too, reaches neither results nor gradients. */
+/* Values beyond the lengths, even NaN, reach neither results nor gradients. */
 Test(recurrent, padding_has_no_influence)
 {
     enum { B = 3, N = 4, C = 2, H = 3 };
@@ -227,7 +227,7 @@ static double difference(tp_tape *T, tp_tensor a, tp_tensor b)
     return tp_item(T, tp_max(T, tp_abs(T, tp_sub(T, a, b)), TP_ALL));
 }
 
-/* Two calls over halves of a sequence that hand the states on are one call over all of it. */
+/* Two calls over halves of a sequence, passing states on, equal one call over all of it. */
 Test(recurrent, states_go_on)
 {
     tp_device *D = device_open(NULL);

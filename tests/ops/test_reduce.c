@@ -1,5 +1,5 @@
 /* test_reduce.c - sum, mean, max, argmax, logsumexp against loops in double: values and gradients
- * over shapes that are split in many ways, special values, mistakes, empty tensors. */
+ * over shapes split in many ways, special values, errors, empty tensors. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static void check(int kind, size_t i, tp_dtype dt)
     double *y = malloc(bytes), *dy = malloc(bytes), *result = malloc(bytes);
 
     values_random(x, numel, i);
-    /* few values, so that maxima repeat and the first one matters */
+    /* few values, so that maxima repeat and the first counts */
     for (int64_t e = 0; e < numel; e++) x[e] = kind == MAX ? floor(x[e] * 20) / 4 : (float)x[e] * 4;
     values_random(dy, results, 99);
     for (int64_t e = 0; e < results; e++) {
@@ -165,7 +165,7 @@ Test(reduce, special_values)
             }
 }
 
-/* A masked row, all -infinity, must not affect the gradients of other rows. */
+/* A masked row (all -infinity) must not affect the gradients of others. */
 Test(reduce, logsumexp_of_nothing_has_gradient_zero)
 {
     const double x[] = { -INFINITY, -INFINITY, 1.0, -INFINITY };
@@ -218,7 +218,7 @@ Test(reduce, empty)
     cr_expect_eq(tp_numel(tp_grad(T, x)), 0);
 }
 
-/* Sets of axes against reductions one axis at a time, and what is refused. */
+/* Sets of axes against reductions one axis at a time; refusals. */
 Test(reduce, sets_of_axes)
 {
     double v[2 * 3 * 4 * 5], a[120], b[120];

@@ -1,5 +1,5 @@
-/* test_refs.c - fused ops against the same functions composed of simple ops: results and the
- * gradients of all inputs and parameters, in f64 and f32, on every instruction set.
+/* test_refs.c - fused ops against their compositions of simple ops: results and the gradients of
+ * all inputs and parameters, in f64 and f32, on every instruction set.
  *
  * To add an op, write its composition in ref_NAME.c, two functions here that unpack x, and entries
  * in the table. */
@@ -118,7 +118,7 @@ static tp_tensor conv2d_relu(tp_tape *T, const tp_tensor *x, const void *cfg)
     return tp_conv2d_relu(T, x[0], x[1], x[2], x[3], *(const tp_conv_cfg *)cfg);
 }
 
-/* The composition is what the op replaces. */
+/* The composition that the op replaces. */
 static tp_tensor conv2d_relu_ref(tp_tape *T, const tp_tensor *x, const void *cfg)
 {
     const tp_tensor y = tp_conv2d(T, x[0], x[1], x[2], *(const tp_conv_cfg *)cfg);

@@ -1,5 +1,5 @@
 /* test_remap.c - flips, pads of several axes and repeats against naive loops over indices, in every
- * dtype; parts of given sizes; named views; messages. */
+ * dtype; parts of given sizes; named views; errors. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 TestSuite(remap, .init = cpu_tape_open, .fini = cpu_tape_close);
 
-/* ---- one axis after the other ---- */
+/* ---- one axis at a time ---- */
 
 #define VALUE 3.0
 
@@ -87,8 +87,7 @@ static bool is_flipped(size_t i, int axis)
     return (axes & TP__AXES_BITS & (1 << axis | 1 << (axis - ndim + 16))) != 0;
 }
 
-/* The size of axis k of the result of size n, and the index of x from which its index j comes, or
- * -1. */
+/* The size of result axis k for size n, and the source in x of its index j, or -1. */
 static int64_t size_of(size_t i, int k, int64_t n)
 {
     const int last = cases[i].axes < 0 ? cases[i].axes + cases[i].x.ndim : cases[i].axes;
@@ -114,7 +113,7 @@ static int64_t source(size_t i, int k, int64_t n, int64_t j)
     }
 }
 
-/* Values exact in dtype, and distinct as far as it allows. */
+/* Values exact in dtype, distinct as far as possible. */
 static double value(tp_dtype dt, int64_t e)
 {
     const int64_t limit = dt == TP_U8 || dt == TP_BF16 ? 256 : 1 << 20;
@@ -173,7 +172,7 @@ Test(remap, one_input)
         for (tp_dtype dt = 0; dt < TP_NDTYPES; dt++) check(i, dt);
 }
 
-/* Eight axes, each repeated: more than one expansion can do. */
+/* Eight axes, each repeated: too many for one expansion. */
 Test(remap, repeat_eight_axes)
 {
     const double x[4] = { 1, 2, 3, 4 };
@@ -222,7 +221,7 @@ Test(remap, chunk)
     for (int i = 0; i < 3; i++) cr_expect_eq(tp_dim(y[i], 0), 0);
 }
 
-/* Gradients come from the parts that are used. */
+/* Gradients come from the used parts. */
 Test(remap, split_sizes)
 {
     double x[14], g[14];
@@ -273,7 +272,7 @@ Test(remap, named_views)
     cr_expect_arr_eq(y, want, sizeof want);
 }
 
-/* ---- mistakes ---- */
+/* ---- errors ---- */
 
 Test(remap, mistakes)
 {

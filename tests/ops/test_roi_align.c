@@ -12,8 +12,8 @@
 
 enum { BOXES = 14 };
 
-/* For images of 48 x 40 pixels: within, across each edge, around all of it, outside, tiny, empty,
- * turned around, from bin to bin exactly on pixels. */
+/* For images of 48 x 40 pixels: inside, across each edge, around everything, outside, tiny, empty,
+ * inverted, with bins exactly on pixels. */
 static const double boxes[BOXES][4] = {
     { 3.7, 5.2, 21.3, 33.9 },   { -4.2, -6.1, 12.5, 9.3 },  { 30.1, 36.4, 47.2, 55.8 },
     { -11.0, 14.6, 3.1, 22.2 }, { 17.9, -9.4, 29.6, 2.7 },  { -100.0, -90.0, 170.0, 160.0 },
@@ -138,8 +138,7 @@ static void pool(tp_tape *T, int64_t n, const float *box, tp_roi_align_cfg cfg, 
     cr_expect(tp_ok(T), "%s", tp_why(T));
 }
 
-/* Regions without extent and those that are not finite give zeros and no gradient; huge ones end
- * soon. */
+/* Empty and non-finite regions give zeros and no gradient; huge ones finish quickly. */
 Test(roi_align, boxes_without_samples)
 {
     static const float box[][4] = {
@@ -159,8 +158,8 @@ Test(roi_align, boxes_without_samples)
     tp_device_close(D);
 }
 
-/* Of a map of ones a region within has the mean 1; half of a bin outside leaves 1/2; and a box of a
- * billion pixels has few samples on the map. */
+/* On a map of ones, an inner region has mean 1; a bin half outside gives 1/2; a box of a billion
+ * pixels has few samples on the map. */
 Test(roi_align, means)
 {
     static const float box[][4] = {
@@ -183,7 +182,7 @@ Test(roi_align, means)
     tp_device_close(D);
 }
 
-/* Without regions the result is empty and the maps have zeros as gradients. */
+/* Without regions the result is empty and the maps' gradients are zero. */
 Test(roi_align, no_regions)
 {
     double dx[60], sum = 0.0;

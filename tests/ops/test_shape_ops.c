@@ -1,5 +1,5 @@
 /* test_shape_ops.c - shape ops against naive loops over indices, in every dtype: values, gradients,
- * views, mistakes, empty tensors. */
+ * views, errors, empty tensors. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -213,7 +213,7 @@ static const struct {
     { "roll by nothing", roll, rolled, { 2, { 7, 3 } }, { 2, { 7, 3 } }, { .axis = 0, .a = 14 } },
 };
 
-/* Values exact in dtype, and distinct as far as it allows. */
+/* Values exact in dtype, distinct as far as possible. */
 static double value(tp_dtype dt, int64_t e)
 {
     const int64_t limit = dt == TP_U8 || dt == TP_BF16 ? 256 : 1 << 20;
@@ -439,7 +439,7 @@ Test(shape_ops, overlapping_slices)
     }
 }
 
-/* ---- mistakes ---- */
+/* ---- errors ---- */
 
 Test(shape_ops, mistakes)
 {

@@ -1,6 +1,6 @@
-/* test_unfold.c - windows and sums of windows against naive loops, on every instruction set: values
- * exactly, gradients; copies of every dtype; equal bits on any number of threads; sums that
- * overlap; messages. */
+/* test_unfold.c - windows and sums of windows against naive loops, on every instruction set: exact
+ * values, gradients; copies of every dtype; equal bits on any number of threads; overlapping sums;
+ * messages. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ typedef struct windows {
     bool fold;
     tp_shape map; /* [B,H,W,C] */
     tp_unfold_cfg o;
-    tp_shape x; /* in place of the one that fits, if its ndim is not 0 */
+    tp_shape x; /* replaces the matching one unless ndim is 0 */
 } windows;
 
 #define BOTH(name, map, ...)                                                                       \
@@ -76,7 +76,7 @@ static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
                    : tp_unfold(T, x[0], p->o);
 }
 
-/* The element of the map that element e of its windows shows, or -1. */
+/* The map element that element e of its windows copies, or -1. */
 static int64_t shown(const windows *p, int64_t e)
 {
     const tp_shape s = shape(p);
@@ -153,7 +153,7 @@ Test(unfold, copies_every_dtype)
     }
 }
 
-/* How many windows of 3 x 3 see each pixel of 4 x 3. */
+/* Counts the 3 x 3 windows over each pixel of 4 x 3. */
 Test(unfold, sums_count_windows)
 {
     static const double want[] = { 4, 6, 4, 6, 9, 6, 6, 9, 6, 4, 6, 4 };

@@ -1,7 +1,7 @@
 /* test_window_mask.c - masks and dropout of attention over maps. Sequences (maps of height 1):
  * equal to the definition of long-short attention for encoders (Zhu et al. 2021, official code),
  * pair by pair in double, with padding, and with dropout by the same random words. Maps: equal to
- * plain ops. What hidden rows hold does not matter; bits do not depend on threads; messages. */
+ * plain ops. Hidden rows do not matter; bits do not depend on threads; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ enum { SEED = 7, TOKENS = 96 };
 
 /* ---- sequences ---- */
 
-/* Segments of w tokens see e = max(w / 2, 1) tokens to either side. Batch row b has real[b] tokens,
+/* Segments of w tokens see e = max(w / 2, 1) tokens on each side. Batch row b has real[b] tokens,
  * and `hidden` more are hidden among them; the low keys from `low_real` on are hidden. */
 typedef struct sequence {
     const char *name;
@@ -105,7 +105,7 @@ static double product(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* Lists the keys that the query sees, and computes their probabilities and factors of dropout. */
+/* Lists the keys that the query sees; computes their probabilities and dropout factors. */
 static void weigh(query *q)
 {
     const sequence *s = q->s;
@@ -217,7 +217,7 @@ Test(window_mask, evaluation_drops_nothing)
     trial_free(&b);
 }
 
-/* Rows of hidden tokens and low keys may hold anything, and have no gradient. */
+/* Hidden tokens and low keys may hold anything and get no gradient. */
 Test(window_mask, hidden_rows_do_not_matter)
 {
     const sequence *s = &sequences[9];
@@ -277,7 +277,7 @@ static const map maps[] = {
 /* clang-format on */
 enum { MAPS = sizeof maps / sizeof *maps };
 
-/* Every third token is hidden, and in later rows of the batch those after the twentieth. */
+/* Hides every third token, and in later batch rows those after the twentieth. */
 static tp_window_in map_inputs(tp_tape *T, const map *m, const tp_tensor *x)
 {
     const int64_t n = m->cfg.global + m->cfg.height * m->cfg.width;
