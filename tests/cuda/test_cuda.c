@@ -1,7 +1,7 @@
 /* test_cuda.c - every op on the CUDA device in f32 and bf16, against the CPU in f64: results and
- * gradients of all its gradient test's cases. A second pass uses the op twice on misaligned inputs,
- * so that gradients accumulate. On the emulated device the order of threads must not change the
- * bits. Without a CUDA device the tests are skipped.
+ * gradients in all its gradient cases. A second pass uses the op twice on misaligned inputs, so
+ * that gradients accumulate. On the emulated device the order of threads must not change the bits.
+ * Without a CUDA device the tests are skipped.
  *
  *     TAPEGRAD_OP=softmax build/emulate/bin/test_cuda --filter 'cuda/every*'     one op only */
 #include <criterion/criterion.h>
@@ -25,8 +25,8 @@ extern const tp_op *const tp_op_table[];
 
 #define ROOM 65536 /* elements of all results and gradients of a case */
 
-/* The variant of a case: its dtype, whether f32 parameters are combined with bf16 data, and whether
- * the op is used twice, on inputs that begin one element later. */
+/* The variant of a case: its dtype, whether f32 parameters meet bf16 data, and whether the op is
+ * used twice, on inputs that begin one element later. */
 typedef struct trial {
     tp_dtype dt;
     bool mixed, train, twice;
@@ -105,7 +105,7 @@ static bool mixes(const tp_op *op)
     return mixing[i] != NULL;
 }
 
-/* Is input i an f32 parameter? With bf16 data, the statistics of batchnorm always are. */
+/* True if input i is an f32 parameter; with bf16 data, batchnorm's statistics are. */
 static bool is_parameter(const tp_op *op, const tp_gradcase *k, int i, tp_dtype dt, bool mixed)
 {
     const bool statistics = strcmp(op->name, "batchnorm") == 0 && op->constant & tp__bit(i);
@@ -176,7 +176,7 @@ static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *
 {
     const int nx = tp__case_inputs(op, k);
     tp_tensor x[TP_CASE_INPUTS] = { TP_NONE };
-    for (int i = 0; i < nx; i++) /* all are declared before the first is used */
+    for (int i = 0; i < nx; i++) /* declares all before the first use */
         x[i] = k->in[tp__case_like(k, i)].ndim > 0 && is_parameter(op, k, i, t.dt, t.mixed)
                    ? parameter(P, op, k, i)
                    : TP_NONE;
@@ -232,7 +232,7 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
     cr_expect(got.ni == exact.ni &&
                   memcmp(got.integers, exact.integers, (size_t)got.ni * sizeof(int64_t)) == 0,
               "%s: indices differ", name);
-    /* Training covers evaluation. For an op used twice, the most shuffled order is enough. */
+    /* Training covers evaluation. An op used twice needs only the most shuffled order. */
     for (int order = t.twice ? 2 : 1; t.train && device_set_order(order); order++) {
         run(gpu, op, k, t, &again);
         cr_expect(memcmp(again.v, got.v, (size_t)got.n * sizeof(double)) == 0,
@@ -241,7 +241,7 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
     device_set_order(0);
 }
 
-/* Their cases produce f64 from other inputs or none: tests/ops/test_cast.c, test_cuda_moves.c and
+/* True if cases make f64 from other inputs or none: tests/ops/test_cast.c, test_cuda_moves.c and
  * test_create.c check these ops on CUDA. */
 static bool makes_f64(const tp_op *op)
 {
@@ -291,8 +291,8 @@ Test(cuda, every_op_bf16_with_f32_parameters, .timeout = 600)
     check_all(TP_BF16, true);
 }
 
-/* ---- rows that just fill or just exceed the default shared memory, too long for finite
- * differences ---- */
+/* ---- rows that just fill or exceed the default shared memory, too long for finite differences
+ * ---- */
 
 Test(cuda, rows_that_fill_shared_memory, .timeout = 600)
 {
@@ -312,12 +312,12 @@ Test(cuda, rows_that_fill_shared_memory, .timeout = 600)
     tp_device_close(cpu);
 }
 
-/* ---- embedding: so many rows that ids are sorted by three digits ---- */
+/* ---- embedding: enough rows for sorting ids by three digits ---- */
 
 enum { VOCABULARY = 70000, WIDTH = 4, TOKENS = 3000 };
 
 /* Two thirds of a list alternate between two tokens that differ only in the last digit. The second
- * list adds to the gradient of the first, but for the row of its padding id. */
+ * list adds to the first's gradient, except in its padding row. */
 static void embed(tp_device *D, tp_dtype dt, double *grad)
 {
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt, .train = true });
@@ -356,7 +356,7 @@ Test(cuda, an_embedding_of_many_rows, .timeout = 600)
     tp_device_close(cpu);
 }
 
-/* ---- training: parameters, bf16 copy, clipping, AdamW, SGD, averaging ---- */
+/* ---- training: parameters, bf16 copies, clipping, AdamW, SGD, mean ---- */
 
 enum { STEPS = 5, IN = 7, HIDDEN = 9, OUT = 5, ROWS = 6, PARAMS = 4 };
 

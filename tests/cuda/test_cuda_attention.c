@@ -1,5 +1,5 @@
 /* test_cuda_attention.c - tp_attention and tp_rel_attention on the CUDA device against the CPU in
- * f64, on the kernels' different paths: tails of tiles, several tiles, head sizes, the causal edge,
+ * f64, on the kernels' paths: tails of tiles, several tiles, head sizes, the causal edge,
  * parameters as inputs. Results and gradients, f32 and bf16, several orders of threads. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -79,7 +79,7 @@ static int64_t elements(tp_shape s)
     return n;
 }
 
-/* Values of input i, exact in bf16, so that all devices use the same. */
+/* Values of input i, exact in bf16 for equality on all devices. */
 static double *values(const problem *p, int i)
 {
     const int64_t n = elements(ref_attention_input(p, i));
@@ -118,7 +118,7 @@ static void inputs(const problem *p, tp_tape *T, tp_params *P, tp_dtype dt, tp_t
 {
     static const char *const names[] = { "q", "k", "v", "pos", "r_w", "r_r" };
     const tp_init zero = { TP_INIT_ZERO, 0.0, 0.0 };
-    for (int i = 0; i < INPUTS; i++) { /* all are declared before the first is used */
+    for (int i = 0; i < INPUTS; i++) { /* declares all before the first use */
         const tp_shape s = ref_attention_input(p, i);
         x[i] = p->params && s.ndim > 0 ? tp_param(P, names[i], s, zero, 0) : TP_NONE;
     }

@@ -1,6 +1,6 @@
 /* test_cuda_linear.c - dense layers on the CUDA device against the CPU in f64: biases that can and
- * cannot be fused with the product, and more problems than the device caches algorithms for. On the
- * emulated device, no kernel of ours runs for a bias or its gradient. */
+ * cannot be fused with the product, and more problems than the device caches. On the emulated
+ * device, none of our kernels runs for a bias or its gradient. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,7 +160,7 @@ Test(cuda_linear, backward_memory_follows_the_dtype)
     }
 }
 
-/* bf16 cannot represent 256 + 1, so partial sums must not be rounded, however k is split. */
+/* bf16 cannot hold 256 + 1, so partial sums must not be rounded, however k is split. */
 Test(cuda_linear, partial_sums_are_not_rounded)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");

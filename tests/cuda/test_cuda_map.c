@@ -14,7 +14,7 @@
 
 extern const tp_op tp_op_window_attention, tp_op_lsla_attention;
 
-enum { INPUTS = WIN_NX, ROOM = 16384 }; /* ROOM: the most elements of a tensor */
+enum { INPUTS = WIN_NX, ROOM = 16384 }; /* ROOM: largest tensor, in elements */
 
 typedef struct problem {
     const char *name;
@@ -112,7 +112,7 @@ typedef struct answer {
     double v[1 + INPUTS][ROOM];
 } answer;
 
-/* Values are exact in bf16, so that all devices use the same. */
+/* Values exact in bf16, for equality on all devices. */
 static void values(tp_shape s, uint64_t seed, double x[ROOM])
 {
     int64_t n = 1;

@@ -1,6 +1,6 @@
-/* test_cuda_moves.c - ops that only move elements, on the CUDA device in every dtype, give the same
- * values as on the CPU. Sizes are whole packs, parts of packs, and other word widths. Random masks
- * are tested as well. */
+/* test_cuda_moves.c - ops that only move elements give the same values on the CUDA device as on the
+ * CPU, in every dtype. Sizes are full packs, partial packs and other word widths. Also tests random
+ * masks. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
@@ -277,8 +277,8 @@ Test(cuda_moves, sums_over_places)
     tp_device_close(cpu);
 }
 
-/* The device's dropout keeps the same elements as the words of tensor/rng.h, also for seeds and
- * offsets beyond 32 bits, in whole packs and a remainder. */
+/* The device's dropout keeps the same elements as the words of tensor/rng.h, even for seeds and
+ * offsets beyond 32 bits, in full packs and a remainder. */
 Test(cuda_moves, masks_are_the_words_of_the_cpu)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -303,7 +303,7 @@ Test(cuda_moves, masks_are_the_words_of_the_cpu)
     tp_device_close(gpu);
 }
 
-/* Rows are whole packs, parts of packs, or shorter than a pack. */
+/* Rows are full packs, end in a partial pack, or are shorter. */
 Test(cuda_moves, one_hot)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");

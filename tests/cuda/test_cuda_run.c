@@ -1,5 +1,5 @@
-/* test_cuda_run.c - the programs enwik8 and imagenet on the CUDA device: training follows a run on
- * the CPU, a stop or a recorded step does not change bits, and checkpoints move between devices. */
+/* test_cuda_run.c - the programs enwik8 and imagenet on the CUDA device: training matches a CPU
+ * run, stops and recorded steps do not change bits, and checkpoints move between devices. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ Test(cuda_run, follows_the_cpu)
 {
     static const struct {
         const char *flags;
-        double limit; /* difference in bits per character after 8 updates */
+        double limit; /* difference in bits per character at update 8 */
     } runs[] = {
         { "--recompute block", 1e-3 },
         { "--dtype bf16 --masked", 3e-2 },
@@ -78,7 +78,7 @@ static void begin_images(void)
 
 TestSuite(cuda_images, .init = begin_images, .fini = program_end, .timeout = 900);
 
-/* A teacher runs on the student's tape, also within recorded steps and in bf16. */
+/* A teacher runs on the student's tape, even in recorded steps and in bf16. */
 Test(cuda_images, teacher)
 {
     static const char *const kinds[] = { "--distill soft", "--dtype bf16" };

@@ -1,6 +1,6 @@
 /* test_emulation.c - the CUDA emulation finds planted mistakes: missing barriers, out-of-bounds
- * accesses, unwritten outputs, wrong tails, deadlocks, launches that a GPU refuses. The CUDA
- * device's own errors are tested as well. */
+ * accesses, unwritten outputs, wrong tails, deadlocks, launches that a GPU refuses. It also tests
+ * the CUDA device's own errors. */
 #include <criterion/criterion.h>
 
 #ifdef TP_EMULATION
@@ -23,7 +23,7 @@
 #define SANITIZED 0
 #endif
 
-/* A launch with a race fails in a build with the race detector. */
+/* A race fails a launch in builds with the race detector. */
 #ifdef TP_RACES
 #define RACE TP_E_CUDA
 #else
@@ -101,7 +101,7 @@ Test(emulation, quick_division)
     for (int i = 0; i < 32; i++) cr_expect_eq(y[i], 0.0f, "lane %d: %g are wrong", i, (double)y[i]);
 }
 
-/* cuRAND's function, which kernels call, gives the same words as the CPU. */
+/* The cuRAND function that kernels call gives the CPU's words. */
 Test(emulation, words_of_curand)
 {
 #ifndef TP_CURAND
@@ -151,7 +151,7 @@ Test(emulation, finds_wrong_results)
     cr_expect(isnan(y[5]), "what is not written is NaN");
 }
 
-/* Correct kernels give the right results in every order. */
+/* Correct kernels give correct results in every order. */
 Test(emulation, finds_races)
 {
     static const struct {
@@ -304,7 +304,7 @@ static void train_end(trained *m, bool profile)
     tp_device_close(m->D);
 }
 
-/* A kernel's limit of shared memory still allows the recorded launch after it ran with less. */
+/* A kernel's shared memory limit still allows a recorded launch after a smaller one. */
 Test(emulation, recordings_keep_their_shared_memory)
 {
     trained m = train_on("cuda", false);
@@ -321,7 +321,7 @@ Test(emulation, recordings_keep_their_shared_memory)
 
 /* ---- recordings that fail ---- */
 
-/* The bf16 product of a carried tensor with w, whose loss is returned; `fail` makes the recording
+/* Steps whose loss is the bf16 product of a carried tensor and w; `fail` makes the recording
  * fail. */
 typedef struct recorded {
     tp_device *D;
@@ -345,7 +345,7 @@ static recorded record_on(bool capture)
     return m;
 }
 
-/* Runs a step up to its update. False: it failed. */
+/* Runs a step up to its update. False on failure. */
 static bool record_step(recorded *m)
 {
     if (!m->C) tp_reset(m->T);
@@ -372,8 +372,8 @@ static void record_end(recorded *m)
     tp_device_close(m->D);
 }
 
-/* Makes the call that `setting` belongs to fail in step `at`. The step has then not run; repeated
- * without a recording, it and later steps give the losses of a run without recordings. */
+/* Makes the call behind `setting` fail in step `at`. The step has not run; repeated without
+ * recording, it and later steps give the losses of a run without recordings. */
 static void fail_recording(cudaError_t *setting, cudaError_t e, int at, const char *name)
 {
     recorded plain = record_on(false), m = record_on(true);
@@ -410,7 +410,7 @@ Test(emulation, a_recording_that_fails_leaves_the_device)
     fail_recording(&emulation.start_error, cudaErrorMemoryAllocation, 4, "third launch");
 }
 
-/* A step that fails while it is recorded has not renewed the copies in bf16, nor gradients. */
+/* A step that fails during recording has updated neither bf16 copies nor gradients. */
 Test(emulation, a_step_that_fails_while_recorded_leaves_no_trace)
 {
     recorded plain = record_on(false), m = record_on(true);
@@ -434,8 +434,8 @@ Test(emulation, a_step_that_fails_while_recorded_leaves_no_trace)
     record_end(&m);
 }
 
-/* One thread alternates between training on both GPUs, with capture or with profiling. Each GPU has
- * its own attributes, memory, events and recordings, and the results agree. */
+/* One thread alternates between training on both GPUs, with capture or profiling. Each GPU has its
+ * own attributes, memory, events and recordings; the results agree. */
 static void train_on_two_gpus(bool profile)
 {
     static const char *const names[CARDS] = { "cuda:0", "cuda:1" };
@@ -472,8 +472,8 @@ static cudaStream_t stream_of_gpu(void)
     return s;
 }
 
-/* Work runs only when the host waits for it. Until then it has no results and has not read its
- * inputs. */
+/* Work runs only when the host waits for it. Before, it has neither read inputs nor written
+ * results. */
 Test(emulation, finds_hosts_that_do_not_wait)
 {
     tp_device *D = device_cuda();
@@ -518,7 +518,7 @@ static void free_too_early(void)
     tp_device_sync(D);
 }
 
-/* Does the sanitizer abort a process that calls act, or runs the planted kernel? */
+/* True if the sanitizer aborts a process calling act or running the kernel. */
 static bool dies(void (*act)(void), planted mistake, int64_t n)
 {
     fflush(NULL);
@@ -582,8 +582,8 @@ Test(emulation, opening_fails_with_a_sentence)
     expect_open("cuda", TP_E_DEVICE, "is the GPU's memory full?");
 }
 
-/* A kernel fails after exp and tanh, then `meet` or a read runs into it. With exact, each result
- * requests memory from the driver. */
+/* A kernel fails after exp and tanh, then `meet` or a read reports it. With exact, each result
+ * requests driver memory. */
 static void expect_fault(bool exact, tp_tensor (*meet)(tp_tape *, tp_tensor), const char *met)
 {
     static const char said[] = "unspecified launch failure (cudaErrorLaunchFailure); one of the "
@@ -617,11 +617,11 @@ Test(emulation, faults_name_the_last_ops)
     expect_fault(false, tp_sigmoid, "cuda:0: a kernel that was queued before: unspecified");
     expect_fault(false, tp_sigmoid, "; seen by sigmoid");
     expect_fault(false, multiply, "; seen by matmul");
-    expect_fault(true, tp_sigmoid, "device cuda:0: asking for memory: "); /* memory of the result */
+    expect_fault(true, tp_sigmoid, "device cuda:0: asking for memory: "); /* the result's memory */
     expect_fault(true, NULL, "device cuda:0: download: ");
 }
 
-/* The next call reports a kernel's fault, after which every call fails, as on a GPU. */
+/* The next call reports a kernel's fault; then every call fails, as on a GPU. */
 Test(emulation, faults_stay)
 {
     tp_device *D = device_cuda();

@@ -52,8 +52,8 @@ using std::min;
 /* ---- the scheduler ---- */
 
 typedef void (*emulated_body)(const void *env);
-/* The error with which a GPU would refuse this launch, or cudaSuccess. A launch that is recorded is
- * noted, as the kernel's limit of shared memory must still allow it when the graph is launched. */
+/* The error with which a GPU would refuse this launch, or cudaSuccess. Notes a recorded launch: the
+ * kernel's shared memory limit must still allow it when the graph is launched. */
 cudaError_t emulated_accepted(const void *kernel, cudaStream_t s, dim3 grid, dim3 block,
                               size_t shared);
 /* The dynamic shared memory that cudaFuncSetAttribute granted the kernel on the stream's GPU; 0:
@@ -80,7 +80,7 @@ void emulated_expect_global(const void *p);
 /* The block's shared memory for this key, poisoned on first use. */
 void *emulated_shared(const void *key, size_t bytes);
 void *emulated_dynamic_shared();
-/* An asynchronous copy happens when its thread waits for it; until then its target holds NaN. */
+/* Copies when the thread waits for it; until then the target holds NaN. */
 void emulated_copy(void *to, const void *from, size_t bytes);
 void emulated_commit();
 void emulated_wait(int groups_left);
@@ -91,20 +91,20 @@ void emulated_queue(cudaStream_t s, std::function<void()> work);
 void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const void *args,
                            size_t bytes);
 bool emulated_recording(cudaStream_t s);
-/* Adds to the recording of the stream what its launch needs. */
+/* Adds a launch's needs to the stream's recording. */
 void emulated_note_launch(const void *kernel, size_t shared);
 /* emulated_place: the position of a GPU's next work in its queue. emulated_finish runs all work
  * before a position; emulated_passed: it has run. */
 unsigned long long emulated_place(int gpu);
 void emulated_finish(int gpu, unsigned long long place);
 bool emulated_passed(int gpu, unsigned long long place);
-/* cudaErrorInvalidResourceHandle if the stream's GPU is not the current one. The emulation demands
- * this also of calls for which CUDA does not document it. */
+/* cudaErrorInvalidResourceHandle if the stream's GPU is not the current one. The emulation requires
+ * this even of calls where CUDA does not document it. */
 cudaError_t emulated_current(cudaStream_t s);
 /* Stores the error of a launch for the next cudaGetLastError. */
 void emulated_refuse(cudaError_t e);
 
-/* static: kernels of two files may have one signature and structs of one name */
+/* static: kernels of two files may share a signature and a struct name */
 template <class... P, class... A>
 static void emulated_launch(dim3 grid, dim3 block, size_t shared, cudaStream_t s,
                             void (*kernel)(P...), A... args)

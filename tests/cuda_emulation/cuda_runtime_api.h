@@ -1,7 +1,7 @@
 /* cuda_runtime_api.h - the part of the CUDA runtime that tapegrad calls, for the emulation.
  *
- * Names, numbers and meanings are CUDA's, so that the product's sources compile unchanged. Device
- * memory is host memory; queued work runs when someone waits for it. */
+ * Names, numbers and meanings are CUDA's, so that tapegrad's sources compile unchanged. Device
+ * memory is host memory; queued work runs when waited for. */
 #ifndef EMULATED_CUDA_RUNTIME_API_H
 #define EMULATED_CUDA_RUNTIME_API_H
 
@@ -49,8 +49,8 @@ enum cudaStreamCaptureMode {
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 /* The emulated libraries access device memory only between `enter` and `leave`. `queue` copies args
- * and runs the work in stream order. `fault` is the error of an earlier kernel. `refused` tells
- * cuBLASLt to fail this call. */
+ * and runs the work in stream order. `fault` is an earlier kernel's error. `refused` makes this
+ * cuBLASLt call fail. */
 typedef struct CUstream_st {
     int gpu;
     void (*enter)(struct CUstream_st *s), (*leave)(struct CUstream_st *s);

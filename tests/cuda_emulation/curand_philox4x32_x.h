@@ -1,4 +1,4 @@
-/* curand_philox4x32_x.h - cuRAND's Philox for the host: the toolkit's own header if CMake found it
+/* curand_philox4x32_x.h - cuRAND's Philox for the host: the toolkit's header if CMake found it
  * (TP_CURAND), else the same numbers from tensor/rng.h. */
 #ifndef EMULATED_CURAND_PHILOX_H
 #define EMULATED_CURAND_PHILOX_H

@@ -1,7 +1,7 @@
 /* emulated_cublaslt.c - the emulation's libcublasLt.so, which tapegrad loads like the real one.
  *
- * An algorithm remembers the problem it was selected for, including the promised alignments, and is
- * refused for any other. This exposes a table of algorithms that mixes up problems. */
+ * An algorithm remembers its problem, including the promised alignments, and is refused for any
+ * other. This exposes an algorithm cache that mixes up problems. */
 #include "cublasLt.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "emulated_gemm.h"
 
-#define WORKSPACE 4096 /* bytes that every algorithm needs */
+#define WORKSPACE 4096 /* bytes needed by every algorithm */
 #define ALIGNED   16   /* alignment of bias and sums, in bytes */
 
 struct cublasLtContext {
@@ -79,7 +79,7 @@ cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t 
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Sets an attribute, whose value must have the size of its field. */
+/* Sets an attribute; the value must have its field's size. */
 static cublasStatus_t set(void *object, size_t at, size_t field, const void *value, size_t size)
 {
     if (size != field) return CUBLAS_STATUS_INVALID_VALUE;

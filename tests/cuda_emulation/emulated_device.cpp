@@ -1,9 +1,9 @@
 /* emulated_device.cpp - runs blocks one after another, and the threads of a block on fibers.
  *
- * A fiber runs threads of the block one by one, in the chosen order. A thread that waits keeps its
- * fiber, and the next thread gets another. So kernels without barriers run on one fiber without a
- * switch. If no thread can go on, the kernel has deadlocked: the launch fails where a GPU would
- * hang. */
+ * A fiber runs threads of the block one by one, in the chosen order. A waiting thread keeps its
+ * fiber, and the next thread gets another, so kernels without barriers run on one fiber without
+ * switching. If no thread can proceed, the kernel has deadlocked: the launch fails where a GPU
+ * would hang. */
 #include "cuda_runtime.h"
 #include "emulation.h"
 #include "races.h"
@@ -39,9 +39,9 @@ namespace
 {
 
 constexpr size_t STACK = 256 << 10;
-constexpr size_t SHARED = 99 << 10;  /* per block; the least, that of 8.6 and 8.9 */
-constexpr size_t UNASKED = 48 << 10; /* without cudaFuncSetAttribute, and for declared arrays */
-constexpr int POISON = 0xff;         /* is NaN in every floating type and -1 in integers */
+constexpr size_t SHARED = 99 << 10;  /* per block; the minimum, of 8.6 and 8.9 */
+constexpr size_t UNASKED = 48 << 10; /* without cudaFuncSetAttribute and for declared arrays */
+constexpr int POISON = 0xff;         /* NaN in every floating type, -1 in integers */
 
 /* ---- device memory ---- */
 
@@ -58,7 +58,7 @@ std::map<const void *, size_t> asked[EMULATION_GPUS];
 int inside; /* 0: between launches and copies, when the host must not access device memory */
 cudaError_t last_error;
 
-/* Opens the memory of the stream's GPU; that of other GPUs stays closed. */
+/* Opens the memory of the stream's GPU, but of no other GPU. */
 void enter(cudaStream_t s)
 {
     if (inside++ == 0)
@@ -73,7 +73,7 @@ void leave(cudaStream_t s)
             if (a.second.gpu == s->gpu) ASAN_POISON_MEMORY_REGION(a.first, a.second.bytes);
 }
 
-/* Is the address in the memory of another GPU? */
+/* True if the address is on another GPU. */
 bool elsewhere(const void *p, cudaStream_t s)
 {
     const char *at = static_cast<const char *>(p);
@@ -160,7 +160,7 @@ struct Block {
     std::vector<Thread> threads;
     std::vector<Warp> warps;
     std::vector<unsigned> order;
-    size_t next = 0, end = 0; /* positions in `order`: of the next thread, and past the last */
+    size_t next = 0, end = 0; /* positions in `order`: the next thread, and the end */
     int now = 0;
     struct Array {
         char *at;
@@ -168,13 +168,13 @@ struct Block {
     };
     std::map<const void *, Array> shared;
     size_t dynamic_bytes = 0, declared_bytes = 0;
-    bool misaligned = false, unfinished = false; /* a copy is; a copy was never waited for */
-    bool not_global = false;                     /* the address of a store to global memory */
+    bool misaligned = false, unfinished = false; /* a misaligned copy; one never waited for */
+    bool not_global = false;                     /* address of a store to global memory */
 };
 
 Block *B;
 std::vector<Fiber *> idle;
-/* All fibers, including those of deadlocked blocks. It is never destroyed, so nothing leaks. */
+/* All fibers, even of deadlocked blocks. Never destroyed, so nothing leaks. */
 std::vector<Fiber *> &made = *new std::vector<Fiber *>();
 Fiber scheduler;
 const void *scheduler_stack;
@@ -189,7 +189,7 @@ void select_thread(int i)
 }
 
 /* Switches from one fiber to another. swapcontext makes a system call for the signal mask each
- * time, which would dominate the run time; only the first entry of a fiber uses setcontext. */
+ * time, which would dominate the run time; only a fiber's first entry uses setcontext. */
 __attribute__((noinline, no_sanitize_address)) void change(Fiber &from, Fiber &to)
 {
     from.begun = true;
@@ -283,7 +283,7 @@ int count(State s)
     return n;
 }
 
-/* Runs threads order[first .. end - 1] as far as they get. False if none could run. */
+/* Runs threads order[first .. end - 1] as far as possible. False if none ran. */
 bool run_some(size_t first, size_t end)
 {
     bool moved = false;
@@ -301,8 +301,8 @@ bool run_some(size_t first, size_t end)
     return moved;
 }
 
-/* False on a deadlock. A warp runs up to the next barrier before another begins, so that it gets as
- * far ahead as possible; in shuffled order all warps are interleaved. */
+/* False on a deadlock. A warp runs up to the next barrier before another begins, to get as far
+ * ahead as possible; shuffled order interleaves all warps. */
 bool run_threads()
 {
     const size_t n = B->threads.size(), step = emulation.order == SHUFFLED ? n : 32;
@@ -408,8 +408,8 @@ size_t emulated_asked(const void *kernel, cudaStream_t s)
     return more == asked[s->gpu].end() ? 0 : more->second;
 }
 
-/* A kernel's declared shared memory is known only when it runs. Too much is therefore a fault here,
- * where a GPU would refuse the launch. */
+/* A kernel's declared shared memory is known only when it runs. Too much is a fault here; a GPU
+ * would refuse the launch. */
 void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t asked_for,
                   emulated_body body, const void *env)
 {
@@ -566,7 +566,7 @@ static size_t bytes_of(const char *name)
     return text ? std::strtoull(text, nullptr, 10) : 0;
 }
 
-/* The first call of a program. */
+/* A program's first call. */
 cudaError_t cudaGetDeviceCount(int *n)
 {
     if (bytes_of("EMULATION_MEMORY")) emulation.memory = bytes_of("EMULATION_MEMORY");
@@ -708,7 +708,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
     return said(*e ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
-/* The queue may still hold the event's recording, so it is run first. */
+/* Runs the queue first: it may still hold the event's recording. */
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
     emulated_finish(e->gpu, e->place);

@@ -1,7 +1,7 @@
 /* emulated_gemm.c - the matrix product of the emulated libraries.
  *
- * Operands are copied to float matrices element by element, so that the address sanitizer sees
- * every access. OpenBLAS computes the product. */
+ * Copies operands to float matrices element by element, so that the address sanitizer sees every
+ * access. OpenBLAS computes the product. */
 #include "emulated_gemm.h"
 
 #include <cblas.h>

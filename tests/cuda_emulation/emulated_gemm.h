@@ -4,7 +4,7 @@
 
 #include "cublas_v2.h"
 
-/* C = scale op(A) op(B) + keep C, column-major, for each of `batch` matrices. */
+/* C = scale op(A) op(B) + keep C, column-major, for `batch` matrices. */
 typedef struct emulated_gemm {
     cudaStream_t stream;
     cublasOperation_t ta, tb;
@@ -19,7 +19,7 @@ typedef struct emulated_gemm {
     void *sums;       /* [n], of op(B)'s columns, or NULL; both type_c */
 } emulated_gemm;
 
-/* Do sizes, leading dimensions and types meet the libraries' requirements? */
+/* True if sizes, leading dimensions and types suit the libraries. */
 int emulated_gemm_valid(const emulated_gemm *g, cublasComputeType_t compute);
 
 /* Queues the product on its stream. */

@@ -1,6 +1,6 @@
 /* emulated_graph.cpp - streams and graphs: queued work is kept as closures and runs when the host
  * waits for it, as late as a GPU may run it. A host that does not wait sees the old contents. Each
- * launch of a graph runs the work that was queued during its recording, in order. */
+ * launch of a graph runs the work queued during its recording, in order. */
 #include <deque>
 #include <vector>
 
@@ -22,12 +22,12 @@ static cudaStream_t recorded; /* its stream */
 /* Each GPU has one stream. */
 static struct {
     std::deque<std::function<void()>> work;
-    unsigned long long done; /* all places before this one are done */
+    unsigned long long done; /* all earlier places are done */
 } queues[EMULATION_GPUS];
 
 void emulated_queue(cudaStream_t s, std::function<void()> work)
 {
-    if (emulation.fault) return; /* a GPU drops further work after a fault */
+    if (emulation.fault) return; /* after a fault a GPU drops further work */
     if (emulated_recording(s))
         recording->work.push_back(std::move(work));
     else
@@ -74,7 +74,7 @@ void emulated_note_launch(const void *kernel, size_t shared)
     recording->launches.push_back({ kernel, shared });
 }
 
-/* A setting that holds for one call. */
+/* Consumes a setting for one call. */
 static cudaError_t once(cudaError_t *setting)
 {
     const cudaError_t e = *setting;

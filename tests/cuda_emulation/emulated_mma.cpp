@@ -64,5 +64,5 @@ void emulated_ldmatrix(uint32_t r[4], const void *row, bool transposed)
         }
         r[m] = uint32_t(e[0]) | uint32_t(e[1]) << 16;
     }
-    emulated_exchange(0xffffffffu, 0); /* no lane overwrites words before all have read them */
+    emulated_exchange(0xffffffffu, 0); /* no lane overwrites words before all read them */
 }

@@ -11,13 +11,13 @@
 extern "C" {
 #endif
 
-/* The order in which the blocks of a launch run, and the threads of a block up to their next
- * barrier. A result that differs between orders reveals a missing barrier, or blocks that read
- * other blocks' results. */
+/* The order in which a launch's blocks run, and a block's threads up to their next barrier. Results
+ * that differ between orders reveal a missing barrier, or blocks that read other blocks'
+ * results. */
 typedef enum emulation_order { FORWARD, BACKWARD, SHUFFLED, EMULATION_ORDERS } emulation_order;
 
-/* Programs that a test starts take memory and fault_bytes from the environment: EMULATION_MEMORY
- * and EMULATION_FAULT_BYTES. */
+/* Programs started by a test read memory and fault_bytes from the environment: EMULATION_MEMORY and
+ * EMULATION_FAULT_BYTES. */
 typedef struct emulation_settings {
     emulation_order order;
     uint64_t seed;           /* seed of SHUFFLED                                  */
@@ -29,11 +29,11 @@ typedef struct emulation_settings {
     size_t memory;           /* bytes per device                                  */
     cudaError_t fault;       /* a kernel's fault, which every later call returns,
                              * as on a GPU, until a test clears it               */
-    int refusals;            /* number of next calls of cuBLASLt that fail        */
+    int refusals;            /* number of next cuBLASLt calls that fail        */
     cudaError_t end_error;   /* result of the next cudaStreamEndCapture,          */
     cudaError_t make_error;  /* of the next cudaGraphInstantiate,                 */
     cudaError_t start_error; /* and of the next cudaGraphLaunch                  */
-    size_t fault_bytes;      /* > 0: a fault once more memory is asked for        */
+    size_t fault_bytes;      /* > 0: fault when more memory is requested        */
 } emulation_settings;
 
 enum { EMULATION_GPUS = 2 };

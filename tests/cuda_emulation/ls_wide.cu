@@ -1,5 +1,5 @@
-/* ls_wide.cu - runs the long-short attention kernel with 32 queries per warp, which tapegrad uses
- * from 32768 queries on, for calls of any size. */
+/* ls_wide.cu - runs the long-short attention kernel with 32 queries per warp for calls of any size;
+ * tapegrad uses it from 32768 queries on. */
 #include "cuda_emulation/ls_wide.h"
 
 #include "cuda/attention/ls_mma_fwd.cuh"

@@ -1,4 +1,4 @@
-/* planted.cu - kernels with deliberate mistakes, to test that the emulation finds them: y = x
+/* planted.cu - kernels with deliberate errors, to test that the emulation finds them: y = x
  * reversed within blocks of 64 elements. Correct versions are the control. */
 #include "cuda_emulation/planted.h"
 
@@ -61,7 +61,7 @@ __global__ void rounds_kernel(planted mistake, const float *x, float *y)
     y[BLOCK + t] = part[BLOCK - 1 - t];
 }
 
-/* Mistakes that no order of threads and blocks reveals: the result is right in every order. y = x
+/* Errors that no order of threads and blocks reveals: every order gives the right result. y = x
  * reversed in blocks of 64 or 32. */
 __global__ void race_kernel(planted mistake, const float *x, float *y)
 {
@@ -73,7 +73,7 @@ __global__ void race_kernel(planted mistake, const float *x, float *y)
     if (mistake == LANES_IN_ORDER) __syncwarp();
     if (mistake == LANES_UNORDERED) tp_warp<tp_sum_of>(part[t]);
     y[first + t] = part[in_warp ? t ^ 31 : BLOCK - 1 - t];
-    if (mistake == READ_AND_OVERWRITTEN) { /* with the value it already has */
+    if (mistake == READ_AND_OVERWRITTEN) { /* with its existing value */
         __syncwarp();
         part[t] = x[first + t];
     }
@@ -136,8 +136,8 @@ __global__ void stored_kernel(const float *x, float *y)
     tp_store(y + 4 * threadIdx.x, tp_load(part + 4 * threadIdx.x));
 }
 
-/* Adds the number of the lane's wrong quotients to y[lane]. Dividends are near multiples of d and
- * of all sizes up to the largest. */
+/* Adds the lane's count of wrong quotients to y[lane]. Dividends are near multiples of d and of all
+ * magnitudes. */
 __global__ void divide_kernel(tp_divisor by, float *y)
 {
     const int64_t most = INT64_MAX, lane = threadIdx.x, k = most / by.d;
@@ -150,8 +150,8 @@ __global__ void divide_kernel(tp_divisor by, float *y)
     for (const int64_t i : some) y[lane] += tp_over(by, i) != i / by.d;
 }
 
-/* y[lane] = the number of the lane's words that differ from the CPU's, for seeds, offsets and
- * blocks of all sizes. */
+/* y[lane] = the lane's count of words that differ from the CPU's, for seeds, offsets and blocks of
+ * all magnitudes. */
 __global__ void philox_kernel(float *y)
 {
     const uint64_t lane = threadIdx.x,
@@ -184,7 +184,7 @@ static tp_code launch_alone(const tp_call *c, dim3 grid, size_t shared, float *y
     return tp__cuda_launched(c);
 }
 
-/* Lowers the limit of a kernel to 32 KiB after a launch with 60, and launches it with 40. */
+/* Lowers a kernel's limit to 32 KiB after a launch with 60, and launches it with 40. */
 static tp_code launch_lowered(const tp_call *c, float *y)
 {
     const tp_code code = tp_launch(c, shared_kernel, 1, 32, 60 << 10, y);

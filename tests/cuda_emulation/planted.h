@@ -1,4 +1,4 @@
-/* planted.h - the kernels of planted.cu, correct ones and ones with mistakes. */
+/* planted.h - the kernels of planted.cu, correct and faulty. */
 #ifndef PLANTED_H
 #define PLANTED_H
 
@@ -39,9 +39,9 @@ typedef enum planted {
     SHARED_FITS, /* y = 0, with 48 KiB of shared memory */
     SHARED_NOT_ASKED,
     SHARED_TOO_MUCH,
-    SHARED_LOWERED,          /* the limit, below 48 KiB and what the launch needs */
+    SHARED_LOWERED,          /* the limit, below 48 KiB and the launch's need */
     SHARED_LOWERED_RECORDED, /* between the recording and its launch */
-    SHARED_STORED,           /* by tp_store, which is for global memory */
+    SHARED_STORED,           /* by tp_store, meant for global memory */
     NO_BLOCKS,
     TOO_MANY_DOWN,
     ANOTHER_GPU, /* is current, not the GPU of the launch */

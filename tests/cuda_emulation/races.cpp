@@ -33,7 +33,7 @@ constexpr size_t ARENA = size_t(8) << 30, ZONE = size_t(1) << 20, PAGE = 4096;
 /* The last accesses to a byte, by one thread or several. */
 struct Record {
     uint32_t period;
-    uint16_t who; /* the last thread, and flags */
+    uint16_t who; /* the last thread and flags */
     uint16_t warp_step;
 };
 enum : uint16_t {
@@ -82,7 +82,7 @@ uint32_t period = 1, launch_began = 1, block_began = 1;
 uint16_t warp_steps[THREAD + 1]; /* calls of __syncwarp by each thread of this block */
 bool found, misaligned;
 
-/* Is the recorded access unordered with this thread's? Records older than `since` are ordered. */
+/* True if the access is unordered with this thread's. Records before `since` are ordered. */
 bool disturbs(const Record &r, uint32_t since)
 {
     if (r.period < since) return false;
@@ -148,7 +148,7 @@ void print_place(const void *from)
     if (readlink("/proc/self/exe", name, sizeof name - 1) < 0) return;
     std::snprintf(
         command, sizeof command, "addr2line -Cfpie '%s' %#zx >&2",
-        access(in.dli_fname, R_OK) ? name : in.dli_fname, /* a program's argv[0] may be no path */
+        access(in.dli_fname, R_OK) ? name : in.dli_fname, /* argv[0] may be no path */
         size_t(static_cast<const char *>(from) - 1 - static_cast<const char *>(in.dli_fbase)));
     std::fflush(stderr);
     if (std::system(command)) std::fprintf(stderr, "%s\n", command);
@@ -254,7 +254,7 @@ void *race_memory(size_t bytes)
     return p;
 }
 
-/* Gives the cells of large allocations back, as they are many times as large. */
+/* Frees the cells of large allocations, which are many times larger. */
 void race_release(void *p, size_t bytes)
 {
     const size_t size = whole_pages(bytes);

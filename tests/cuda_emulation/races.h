@@ -19,11 +19,11 @@ void race_block();
 void race_barrier();
 void race_warp(); /* this lane has passed __syncwarp */
 void race_touch(const void *at, size_t bytes, race_access how, const void *from);
-/* Since the launch began, was there a race? A misaligned access? */
+/* True after a race or a misaligned access in this launch. */
 bool race_found();
 bool race_misaligned();
-/* Watched memory: race_memory's is device memory, NULL if none is left; race_shared's lasts until
- * the next block. */
+/* Return watched memory: device memory (NULL if none is left); shared memory valid until the next
+ * block. */
 void *race_memory(size_t bytes);
 void race_release(void *p, size_t bytes);
 void *race_shared(size_t bytes);
