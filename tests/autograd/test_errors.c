@@ -31,7 +31,7 @@ Test(errors, op_inputs_place_and_path)
     const tp_tensor b = tp_full(T, TP_F32, TP_SHAPE(64, 64), 1.0);
 #line 27 "examples/train.c"
     const tp_tensor y = tp_matmul(T, a, b);
-#line 34 "tests/autograd/test_errors.c"
+#line 35 "tests/autograd/test_errors.c"
     cr_expect_str_eq(tp_why(T),
                      "matmul: inner sizes differ: 16 and 64\n"
                      "  inputs f32[32,16], f32[64,64]\n"
@@ -183,7 +183,7 @@ Test(errors, the_place_of_a_users_op)
     const tp_tensor x = tp_full(T, TP_F32, TP_SHAPE(1), 1.0);
 #line 12 "examples/mine.c"
     refuse(T, x);
-#line 169 "tests/autograd/test_errors.c"
+#line 187 "tests/autograd/test_errors.c"
     cr_expect(strstr(tp_why(T), "refuses: the kernel says no\n  at examples/mine.c:12, op 1"), "%s",
               tp_why(T));
     close_tape(D, T);

@@ -121,7 +121,7 @@ Test(tape_switches, leaving_without_entering_names_its_place)
     tape_input(s.T);
 #line 41 "leaves.c"
     tp_leave(s.T, TP_NONE);
-#line 135 "tests/autograd/test_tape_switches.c"
+#line 125 "tests/autograd/test_tape_switches.c"
     cr_expect(
         strstr(tp_why(s.T), "tp_leave: no scope is open; tp_enter begins one\n  at leaves.c:41"),
         "%s", tp_why(s.T));

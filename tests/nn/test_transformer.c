@@ -301,7 +301,7 @@ static void expect_why_of_caches(tp_tape *T, tp_mha_m *m, tp_tensor x)
     cache.filled = 0;
 #line 88 "decode.c"
     tp_mha_decode(T, m, &cache, one, TP_NONE);
-#line 270 "tests/nn/test_transformer.c"
+#line 305 "tests/nn/test_transformer.c"
     expect_why(T, "mha: the cache is for 2 texts and has 8 rows, not 1 texts of 4 tokens; "
                   "tp_kv_cache_free empties it\n  at decode.c:88, in m.self_attn, op ");
     cache.room = 8; /* rows would no longer match the texts */

@@ -241,7 +241,7 @@ static void naive_line(const void *env, const trial_result *r, double *y, double
         {                                                                                          \
             n, c, k                                                                                \
         }                                                                                          \
-    } /* clang-format off */
+    }
 static const layer lines[] = {
     { "plain", L(2, 9, 3), L(5, 3, 3), V(5), { .groups = 1 } },
     { "same size", L(3, 70, 32), L(24, 32, 3), V(24), { .pad = { 1 } } },
@@ -252,7 +252,6 @@ static const layer lines[] = {
     { "a long line", L(1, 1500, 4), L(5, 4, 5), V(5), { .pad = { 2 } } },
     { "no tokens", L(2, 0, 4), L(5, 4, 3), V(5), { .pad = { 1 } } },
 };
-/* clang-format on */
 
 Test(conv2d, sequences)
 {

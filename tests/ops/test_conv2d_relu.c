@@ -20,27 +20,35 @@ typedef struct layer {
 #define X TRIAL_MAP
 #define V TRIAL_VECTOR
 
-/* clang-format off */
 static const layer layers[] = {
     { "3x3", { X(2, 9, 11, 64), X(64, 64, 3, 3), V(64) }, .cfg = { .pad = { 1, 1 } } },
-    { "3x3, gathered, groups", { X(2, 17, 15, 50), X(66, 25, 3, 3), V(66) },
+    { "3x3, gathered, groups",
+      { X(2, 17, 15, 50), X(66, 25, 3, 3), V(66) },
       .cfg = { .stride = { 2, 2 }, .pad = { 1, 1 }, .groups = 2 } },
     { "1x1", { X(2, 9, 11, 65), X(300, 65, 1, 1), V(300) }, .cfg = { .groups = 1 } },
     { "depthwise", { X(1, 9, 11, 20), X(20, 1, 3, 3), V(20) }, .cfg = { .groups = 20 } },
-    { "3x3, residual", { X(2, 9, 11, 64), X(64, 64, 3, 3), V(64), X(2, 9, 11, 64) },
+    { "3x3, residual",
+      { X(2, 9, 11, 64), X(64, 64, 3, 3), V(64), X(2, 9, 11, 64) },
       .cfg = { .pad = { 1, 1 } } },
-    { "1x1, residual", { X(2, 9, 11, 65), X(300, 65, 1, 1), { 0 }, X(2, 9, 11, 300) },
+    { "1x1, residual",
+      { X(2, 9, 11, 65), X(300, 65, 1, 1), { 0 }, X(2, 9, 11, 300) },
       .cfg = { .groups = 1 } },
-    { "depthwise, residual", { X(1, 9, 11, 20), X(20, 1, 3, 3), V(20), X(1, 7, 9, 20) },
+    { "depthwise, residual",
+      { X(1, 9, 11, 20), X(20, 1, 3, 3), V(20), X(1, 7, 9, 20) },
       .cfg = { .groups = 20 } },
-    { "3x3, own residual", { X(2, 9, 11, 64), X(64, 64, 3, 3), V(64) }, .cfg = { .pad = { 1, 1 } },
+    { "3x3, own residual",
+      { X(2, 9, 11, 64), X(64, 64, 3, 3), V(64) },
+      .cfg = { .pad = { 1, 1 } },
       .own = true },
-    { "1x1, own residual", { X(2, 9, 11, 65), X(65, 65, 1, 1), V(65) }, .cfg = { .groups = 1 },
+    { "1x1, own residual",
+      { X(2, 9, 11, 65), X(65, 65, 1, 1), V(65) },
+      .cfg = { .groups = 1 },
       .own = true },
-    { "depthwise, own residual", { X(1, 9, 11, 20), X(20, 1, 3, 3), V(20) },
-      .cfg = { .pad = { 1, 1 }, .groups = 20 }, .own = true },
+    { "depthwise, own residual",
+      { X(1, 9, 11, 20), X(20, 1, 3, 3), V(20) },
+      .cfg = { .pad = { 1, 1 }, .groups = 20 },
+      .own = true },
 };
-/* clang-format on */
 
 static tp_tensor residual_of(tp_tape *T, const tp_tensor *x, const layer *l)
 {

@@ -34,7 +34,6 @@ typedef struct windows {
         }                                                                                          \
     }
 
-/* clang-format off */
 static const windows cases[] = {
     BOTH("3x3", MAP(2, 7, 6, 5), { { 3, 3 }, { 0 }, { 1, 1 }, { 0 } }),
     BOTH("patches", MAP(2, 8, 12, 3), { { 4, 4 }, { 4, 4 }, { 0 }, { 0 } }),
@@ -48,7 +47,6 @@ static const windows cases[] = {
     BOTH("many positions", MAP(2, 40, 33, 9), { { 3, 3 }, { 2, 1 }, { 1, 1 }, { 0 } }),
     BOTH("no images", MAP(0, 4, 4, 2), { { 2, 2 }, { 0 }, { 0 }, { 0 } }),
 };
-/* clang-format on */
 
 static int64_t step(int64_t given)
 {
@@ -174,7 +172,6 @@ Test(unfold, sums_count_windows)
     trial_free(&r);
 }
 
-/* clang-format off */
 Test(unfold, messages)
 {
     static const struct {
@@ -193,8 +190,11 @@ Test(unfold, messages)
           "unfold: dilation cannot be -2\n" },
         { { "", false, MAP(1, 4, 4, 2), { { 2, 3 }, { 0 }, { 0 }, { 1, 2 } }, { 0 } },
           "unfold: kernel spans 5, axis 2 with its pad only 4\n" },
-        { { "", false, MAP(1, 4, 4, 2),
-            { { INT32_MAX, INT32_MAX }, { 0 }, { INT32_MAX, INT32_MAX }, { 0 } }, { 0 } },
+        { { "",
+            false,
+            MAP(1, 4, 4, 2),
+            { { INT32_MAX, INT32_MAX }, { 0 }, { INT32_MAX, INT32_MAX }, { 0 } },
+            { 0 } },
           "unfold: the result is too large" },
         { { "", true, MAP(1, 4, 4, 2), { .kernel = { 2, INT64_MAX } }, { 0 } },
           "fold: kernel cannot be 9223372036854775807\n" },
@@ -215,4 +215,3 @@ Test(unfold, messages)
         cr_expect(trial_fails(&t, wrong[i].text), "case %zu", i);
     }
 }
-/* clang-format on */

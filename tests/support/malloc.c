@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* clang-format off */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t size);
@@ -23,7 +22,6 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size);
 int __wrap_posix_memalign(void **p, size_t alignment, size_t size);
 char *__wrap_strdup(const char *s);
 void __wrap_free(void *p);
-/* clang-format on */
 
 static atomic_size_t calls, first, last; /* calls since malloc_fail; first to last fail */
 static atomic_int_least64_t live;
