@@ -184,7 +184,7 @@ Test(tape, reshape_shares_and_returns_gradients)
     tape_end(&s);
 }
 
-/* One tape may hold several graphs: a loss is differentiated through its own graph only. */
+/* One tape may hold several graphs: a loss is differentiated only through its own. */
 Test(tape, graphs_are_differentiated_apart)
 {
     tape_world s = tape_begin();

@@ -198,8 +198,7 @@ Test(tape_transient, transient_results_are_computed_once_for_a_record)
     }
 }
 
-/* Ops whose backward reads their result do not mistake for it the input, kept only to rerun
- * them. */
+/* Ops whose backward reads their result do not mistake the input, kept for a rerun, for it. */
 Test(tape_transient, transient_results_that_their_op_saves)
 {
     static const double x[8] = { 0.5, 0.9, 0.25, 1.0, 1.5, 0.75, 2.0, 0.125 };

@@ -49,7 +49,7 @@ static void fill(const tp_roi_align_cfg *c, const double box[4], double scale, i
                            1.0 / (down * across));
 }
 
-/* In the dtype of the maps, rounded here because not every device has f64. */
+/* Uploads x in the maps' dtype, rounded here as some devices lack f64. */
 static tp_tensor upload(tp_tape *T, tp_dtype dt, tp_shape s, const double *x, int64_t n)
 {
     if (dt == TP_F64) return tp_from(T, dt, s, x);

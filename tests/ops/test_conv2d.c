@@ -242,6 +242,7 @@ static void naive_line(const void *env, const trial_result *r, double *y, double
             n, c, k                                                                                \
         }                                                                                          \
     }
+
 static const layer lines[] = {
     { "plain", L(2, 9, 3), L(5, 3, 3), V(5), { .groups = 1 } },
     { "same size", L(3, 70, 32), L(24, 32, 3), V(24), { .pad = { 1 } } },

@@ -114,7 +114,7 @@ Test(create, random_numbers)
     cr_assert(tp_read(b.T, tp_rand(b.T, TP_F32, TP_SHAPE(N)), again, sizeof again));
     cr_expect_arr_eq(again, u, sizeof u);
     cr_assert(tp_read(b.T, tp_rand(b.T, TP_F32, TP_SHAPE(N)), again, sizeof again));
-    cr_expect_neq(memcmp(again, u, sizeof u), 0, "the stream stands still");
+    cr_expect_neq(memcmp(again, u, sizeof u), 0, "the stream does not advance");
     end(b);
 }
 

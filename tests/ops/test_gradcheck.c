@@ -122,7 +122,7 @@ static bool verdict(mistake m, bool large, char *text, size_t size)
     return verdict_saving(TP_SAVE_X(0) | TP_SAVE_X(1), m, large, text, size);
 }
 
-/* Without this check the kernel would dereference a NULL pointer. */
+/* Otherwise the kernel would dereference a NULL pointer. */
 Test(gradcheck, names_unsaved_reads)
 {
     static const struct {

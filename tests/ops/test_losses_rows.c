@@ -128,7 +128,7 @@ Test(losses_rows, ctc_of_long_and_unlikely_targets)
     const double off = values_error(dx[0], dx[2], B * LONG * CLASSES, 1.0);
     cr_expect_leq(off, 5e-4, "the gradient is off by %g", off);
     cr_expect_eq(loss[0], loss[1]);
-    cr_expect_arr_eq(dx[0], dx[1], sizeof dx[0], "7 threads give other bits");
+    cr_expect_arr_eq(dx[0], dx[1], sizeof dx[0], "7 threads give different bits");
 }
 
 Test(losses_rows, ctc_without_an_alignment)

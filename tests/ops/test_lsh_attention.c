@@ -292,7 +292,7 @@ Test(lsh_attention, rule_of_buckets)
     }
 }
 
-/* ---- drawn rotations, f32 rotations beside bf16 data ---- */
+/* ---- drawn rotations, f32 rotations with bf16 data ---- */
 
 typedef struct orders {
     tp_tensor y, order;

@@ -76,7 +76,7 @@ static tp_tensor input(tp_tape *T, const tp_op *op, const tp_gradcase *k, int i,
 {
     tp_view v = host_input(k, i, i == t.at);
     const tp_shape s = tp__view_shape(&v);
-    const bool exact = op->exact >> i & 1u; /* f32 beside bf16 */
+    const bool exact = op->exact >> i & 1u; /* f32 with bf16 */
     tp_dtype dt = v.dtype != TP_F64 ? v.dtype : exact && t.floats == TP_BF16 ? TP_F32 : t.floats;
     if (i == t.at) dt = t.of;
     tp_view w = tp__view(dt, &s, calloc((size_t)v.numel + 1, sizeof(double)));
@@ -135,7 +135,7 @@ static void run(tp_tape *T, const tp_op *op, const tp_gradcase *k, trial t, answ
 
 static void expect_same(const char *name, const char *text)
 {
-    cr_expect_eq(natural.n, other.n, "%s, %s: other results", name, text);
+    cr_expect_eq(natural.n, other.n, "%s, %s: different results", name, text);
     double most = 1.0;
     for (int64_t e = 0; e < natural.n; e++)
         if (isfinite(natural.v[e])) most = fmax(most, fabs(natural.v[e]));

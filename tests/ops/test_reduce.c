@@ -261,7 +261,7 @@ Test(reduce, sets_of_axes)
     cr_expect(failed_with(T, "var: the correction is nan, not a finite number\n"));
 }
 
-/* The variance of numbers beside a large mean. */
+/* The variance of numbers with a large mean. */
 Test(reduce, variance_beside_a_large_mean)
 {
     enum { N = 3000 };

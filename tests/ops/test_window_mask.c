@@ -202,7 +202,7 @@ Test(window_mask, bits_do_not_depend_on_threads)
     }
 }
 
-/* Without training nothing is dropped. */
+/* Evaluation drops nothing. */
 Test(window_mask, evaluation_drops_nothing)
 {
     sequence s = sequences[8];

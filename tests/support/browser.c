@@ -65,7 +65,7 @@ static json_t *receive(void)
         if (room - held < 65536) inbox = realloc(inbox, room += 1 << 20);
         cr_assert(inbox);
         const ssize_t n = read(from, inbox + held, room - held);
-        cr_assert(n > 0, "Chromium ended");
+        cr_assert(n > 0, "Chromium exited");
         held += (size_t)n;
     }
     json_t *message = json_loads(inbox, 0, NULL);

@@ -37,7 +37,7 @@ bool device_is_emulated(void)
 
 void device_cpu_only(void)
 {
-    if (device_is_cuda()) cr_skip_test("runs on the CPU, whatever TAPEGRAD_DEVICE says");
+    if (device_is_cuda()) cr_skip_test("runs on the CPU regardless of TAPEGRAD_DEVICE");
 }
 
 tp_dtype device_real(void)

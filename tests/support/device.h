@@ -15,7 +15,7 @@ void device_cpu_only(void);
 tp_dtype device_real(void);
 double device_limit(double f64, double f32);
 
-/* Is there a GPU or its emulation? */
+/* True if a GPU or its emulation exists. */
 bool device_has_cuda(void);
 /* The error of opening a GPU if there is neither driver nor emulation, else NULL. */
 const char *device_cuda_missing(void);
