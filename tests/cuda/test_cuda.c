@@ -241,7 +241,7 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
     device_set_order(0);
 }
 
-/* True if cases make f64 from other inputs or none: tests/ops/test_cast.c, test_cuda_moves.c and
+/* Their cases produce f64 from other inputs or none: tests/ops/test_cast.c, test_cuda_moves.c and
  * test_create.c check these ops on CUDA. */
 static bool makes_f64(const tp_op *op)
 {
