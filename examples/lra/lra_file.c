@@ -1,4 +1,4 @@
-/* lra_file.c - trained encoders from checkpoints: their model, their task, and how they were fed. */
+/* lra_file.c - trained encoders from checkpoints: model, task, and how they were fed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -64,13 +64,13 @@ Test(layers, includes)
 Test(layers, an_op_is_where_the_guide_says)
 {
     cr_expect_eq(
-        lines(
-            "grep -rhoE 'TP_(KERNEL|WORK)\\([a-z0-9_]+\\)' --include='*.c' autograd/ops |"
-            "sed -E 's/TP_[A-Z]+[(]//; s/[)]//' | sort -u | while read k; do "
-            "grep -rlwE \"(tp__(cpu|cuda)_)?$k\" --include='*.[ch]' --include='*.cu*' "
-            "tensor autograd cpu cuda nn include | grep -vE "
-            "'^(autograd/ops|cpu|cuda)/(attention/|conv/|recurrent/)?[a-z0-9_]+[.](c|cu)$' |"
-            "sed \"s/^/$k: /\"; done | grep -vE 'cast_fwd: autograd/params_store.c|(softmax_fwd|linear_work): .*[.](h|cuh)$'"),
+        lines("grep -rhoE 'TP_(KERNEL|WORK)\\([a-z0-9_]+\\)' --include='*.c' autograd/ops |"
+              "sed -E 's/TP_[A-Z]+[(]//; s/[)]//' | sort -u | while read k; do "
+              "grep -rlwE \"(tp__(cpu|cuda)_)?$k\" --include='*.[ch]' --include='*.cu*' "
+              "tensor autograd cpu cuda nn include | grep -vE "
+              "'^(autograd/ops|cpu|cuda)/(attention/|conv/|recurrent/)?[a-z0-9_]+[.](c|cu)$' |"
+              "sed \"s/^/$k: /\"; done | grep -vE 'cast_fwd: "
+              "autograd/params_store.c|(softmax_fwd|linear_work): .*[.](h|cuh)$'"),
         0, "kernels are named elsewhere");
 }
 
@@ -81,15 +81,15 @@ Test(layers, the_library_never_ends_the_process_nor_prints)
               "--include='*.cu*' tensor autograd cpu cuda nn train models data detection include"),
         0, "no abort, exit or assert");
     cr_expect_eq(
-        lines(
-            "grep -rnwE '(printf|puts|perror) *\\(' --include='*.[ch]' "
-            "--include='*.cu*' tensor autograd cpu cuda nn train/*.[ch] models data detection include | "
-            "grep -vE 'TP_PRINTF|format\\(printf'"),
+        lines("grep -rnwE '(printf|puts|perror) *\\(' --include='*.[ch]' "
+              "--include='*.cu*' tensor autograd cpu cuda nn train/*.[ch] models data detection "
+              "include | "
+              "grep -vE 'TP_PRINTF|format\\(printf'"),
         0, "no printing, but for the engine of runs");
     cr_expect_eq(
-        lines(
-            "grep -rnw getenv --include='*.[ch]' tensor autograd cpu cuda nn train models data detection | "
-            "grep -vE '^(train/engine/terminal.c|cpu/kit/blas.c):'"),
+        lines("grep -rnw getenv --include='*.[ch]' tensor autograd cpu cuda nn train models data "
+              "detection | "
+              "grep -vE '^(train/engine/terminal.c|cpu/kit/blas.c):'"),
         0, "no environment variables, but for what a terminal can show and how OpenBLAS is loaded");
 }
 
@@ -125,10 +125,10 @@ Test(layers, files)
               "'*CMakeLists.txt' .ci | LC_ALL=C.UTF-8 xargs grep -nE '.{101,}' | cut -c 1-90"),
         0, "no line beyond column 100");
     cr_expect_eq(
-        lines(
-            "for h in cpu/kit/*.h cuda/kit/*.cuh; do "
-            "[ $(grep -rlF \"#include \\\"$h\\\"\" --include='*.[ch]' --include='*.cu*' cpu cuda tests "
-            "| wc -l) -gt 1 ] || echo $h; done"),
+        lines("for h in cpu/kit/*.h cuda/kit/*.cuh; do "
+              "[ $(grep -rlF \"#include \\\"$h\\\"\" --include='*.[ch]' --include='*.cu*' cpu cuda "
+              "tests "
+              "| wc -l) -gt 1 ] || echo $h; done"),
         0, "a kit is what two files use: a header with one user stands beside it");
     cr_expect_eq(lines("git grep -nE '(/[*]|^ [*]|[.]) (Of|With|In|For|To|By|From|On|At) "
                        "(which|whose|what)\\b|(/[*]|[.]) Whose\\b' -- '*.c' '*.h' '*.cu' '*.cuh' "
@@ -152,7 +152,8 @@ Test(layers, exported_symbols, .timeout = 600)
     if (!TP_INSTALLS) cr_skip_test("sanitizers and CUDA need libraries of their own to link with");
     snprintf(
         command, sizeof command,
-        "cd '%s' && rm -rf '%s/shared' '%s/consumer' && cmake -S . -B '%s/shared' -DBUILD_SHARED_LIBS=ON "
+        "cd '%s' && rm -rf '%s/shared' '%s/consumer' && cmake -S . -B '%s/shared' "
+        "-DBUILD_SHARED_LIBS=ON "
         "-DTAPEGRAD_ARCHIVES='%s' -DTAPEGRAD_CUDA=OFF -DTAPEGRAD_TESTS=OFF -DTAPEGRAD_EXAMPLES=OFF "
         "-DTAPEGRAD_BENCH=OFF -DCMAKE_BUILD_TYPE=Release "
         "-DCMAKE_INSTALL_PREFIX='%s/consumer/prefix' >/dev/null && "
@@ -203,12 +204,12 @@ Test(layers, static_installation, .timeout = 600)
     } kinds[] = { { "", "pkg-config" }, { "--static", "pkg-config --static" } };
     char command[2048];
     if (!TP_INSTALLS) cr_skip_test("sanitizers and CUDA need libraries of their own to link with");
-    snprintf(
-        command, sizeof command,
-        "cd '%s' && rm -rf consumer/first consumer/static consumer/static_cpp && mkdir -p consumer && "
-        "cmake --install . --prefix consumer/first >/dev/null && mv consumer/first "
-        "consumer/static",
-        TP_BUILD_DIR);
+    snprintf(command, sizeof command,
+             "cd '%s' && rm -rf consumer/first consumer/static consumer/static_cpp && mkdir -p "
+             "consumer && "
+             "cmake --install . --prefix consumer/first >/dev/null && mv consumer/first "
+             "consumer/static",
+             TP_BUILD_DIR);
     cr_assert_eq(run(command), 0, "the static build installs");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         snprintf(command, sizeof command,
