@@ -264,8 +264,8 @@ Test(coco_program, remarks_of_eval)
     static const char *const said[] = {
         "figures of 2 images, 1 of them without annotations; 1 detections",
         "results left out: 1 of a category that is not listed (the first: number 2)",
-        "gt.json: annotations left out: 1 of a category that is not listed (the first: annotation "
-        "1)",
+        ("gt.json: annotations left out: 1 of a category that is not listed "
+         "(the first: annotation 1)"),
         "warning: gt.json: an annotation has the id 0",
         "warning: gt.json: an image has the id 0",
         "2 annotations have no 'area' (the first: annotation 0)",
