@@ -134,6 +134,11 @@ Test(layers, files)
                        "(which|whose|what)\\b|(/[*]|[.]) Whose\\b' -- '*.c' '*.h' '*.cu' '*.cuh' "
                        "':!tests/tree'"),
                  0, "a comment names its subject");
+    cr_expect_eq(lines("git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs awk "
+                       "'/^ *[[][A-Za-z_0-9]+[]][;,]$/ { print FILENAME \":\" FNR } "
+                       "{ torn = /^ *[{][-0-9., ]*[}],? *[\\\\]$/ } "
+                       "torn && before { print FILENAME \":\" FNR } { before = torn }'"),
+                 0, "no declaration or brace table that the formatter tore apart");
     cr_expect_eq(lines("git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | while read f; do head -c "
                        "2 $f | grep -q '/\\*' || "
                        "echo $f; done"),
