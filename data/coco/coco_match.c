@@ -224,15 +224,15 @@ static int64_t order_objects(cell *c, int a)
 /* Returns the position in c->order of the object that detection i takes, or -1. */
 static int64_t best_object(const cell *c, int64_t i, double threshold)
 {
-    const double *iou = c->iou + i * c->G;
     double best = threshold < 1.0 - 1e-10 ? threshold : 1.0 - 1e-10;
     int64_t m = -1;
     for (int64_t n = 0; n < c->G; n++) {
         const int64_t j = c->order[n];
         if (c->taken[n] && !c->object[j]->crowd) continue;
         if (m >= 0 && !c->ignored[m] && c->ignored[n]) break;
-        if (iou[j] < best) continue;
-        best = iou[j];
+        const double iou = c->iou[i * c->G + j];
+        if (iou < best) continue;
+        best = iou;
         m = n;
     }
     return m;
