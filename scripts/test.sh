@@ -21,7 +21,7 @@ device=cpu
 targets=(quick_tests)
 args=(-LE thorough)
 quick=yes
-everything() { targets=() args=() quick=; }
+everything() { targets=() args=(-LE '^quick$') quick=; } # those are parts of thorough tests
 selected=()
 while [ $# -gt 0 ]; do
     case $1 in
