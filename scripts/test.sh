@@ -81,8 +81,6 @@ if [ -n "$quick" ]; then
     [ ${#selected[@]} = 0 ] || targets=() args=() # a named test may be any
     configured release && options=(-DTAPEGRAD_TESTS=ON) || options[1]=-DTAPEGRAD_ISA=native
 fi
-# Kernels of CUDA, and races of threads, do not depend on the instruction set of the CPU's.
-case $preset in emulate* | tsan) options[1]=-DTAPEGRAD_ISA=native ;; esac
 configure "$preset" "${options[@]}"
 build "$preset" ${targets[@]+"${targets[@]}"}
 built=$SECONDS

@@ -48,7 +48,7 @@ static void open_world(ops_world *w, bool dry, const uint8_t head[4])
                              .check_finite = head[0] & 8 };
     const tp_isa isa = (tp_isa)(head[1] & 3);
     const tp_device_opts d = { .threads = 1,
-                               .isa = tp_isa_runs(isa) ? isa : TP_ISA_BASE,
+                               .isa = tp_isa_runs(isa) ? isa : TP_ISA_AUTO,
                                .exact = true,
                                .dry = dry,
                                .fail_at = dry ? 0 : head[2],

@@ -153,6 +153,7 @@ static void sweep_kernels(tp_isa isa)
 
 Test(vmath, accuracy_base)
 {
+    if (!tp_isa_runs(TP_ISA_BASE)) cr_skip_test("this build has no baseline kernels");
     sweep_kernels(TP_ISA_BASE);
 }
 
