@@ -169,6 +169,7 @@ Test(parallel, child_while_others_compute, .timeout = 120)
 #ifdef __SANITIZE_ADDRESS__
     cr_skip_test("AddressSanitizer's allocator leaves its locks taken in the child");
 #endif
+    if (!tp_isa_runs(TP_ISA_BASE)) cr_skip_test("this build has no baseline kernels");
     busy b = { .D = tp_device_open("cpu",
                                    &(tp_device_opts){ .threads = THREADS, .isa = TP_ISA_BASE }) };
     pthread_t other[OTHERS];
