@@ -54,6 +54,12 @@ typedef enum tp_code {
 TP_API const char *tp_code_name(tp_code code);
 TP_API const char *tp_code_text(tp_code code);
 
+/* The part of one process where several divide something evenly: part `rank` of `ranks`. Zero: all
+ * of it. */
+typedef struct tp_share {
+    int rank, ranks;
+} tp_share;
+
 /* Element types. Integers serve as indices and masks only. f16 exists only in files and is
  * converted on load. */
 typedef enum tp_dtype { TP_F32, TP_F64, TP_BF16, TP_I32, TP_I64, TP_U8, TP_NDTYPES } tp_dtype;

@@ -10,6 +10,7 @@
 #include <tapegrad/ops.h>
 #include <tapegrad/optim.h>
 #include <tapegrad/params.h>
+#include <tapegrad/peers.h>
 #include <tapegrad/tape.h>
 #include <tapegrad/tensor.h>
 

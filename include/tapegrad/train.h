@@ -233,20 +233,14 @@ typedef struct tp_training {
  * finished or time limit reached, 1 error, 2 bad flag, 128 + signal. */
 TP_API int tp_train_main(const tp_training *t, int argc, char **argv);
 
-/* Training one model in several processes, each on its own batches (tp_run.rank, ranks). The engine
- * calls these functions in the same order in all processes; if one fails, all end. Only process 0
- * prints and writes; every process validates, and all must obtain the same score. */
-typedef struct tp_peers {
-    int rank, ranks;
-    void *env;
-    bool (*any)(void *env, bool here);        /* true in all processes if true in any */
-    void (*sum)(void *env, double *x, int n); /* replaces x by the sums over processes */
-    /* replaces the gradients by their means; false on failure */
-    bool (*reduce)(void *env, tp_params *P);
-} tp_peers;
+/* Under an MPI launcher (mpirun -n 4 PROGRAM ...), tp_train_main trains in all its processes
+ * together (peers.h). --batch stays the number of examples of all: before open, the engine sets
+ * the settings' train.batch to the rows of this process, so a program divides nothing. It reads its
+ * rows by giving tp_run_share to its reader, and adds up what it counts by tp_run_total. A program
+ * whose reader ignores its rank is refused. Only rank 0 prints and writes files. */
 
-/* tp_train_main in one of several processes. */
-TP_API int tp_train_main_with(const tp_training *t, const tp_peers *peers, int argc, char **argv);
+/* tp_train_main in one of several processes; NULL: alone. */
+TP_API int tp_train_main_with(const tp_training *t, tp_peers *G, int argc, char **argv);
 
 /* ---- for the functions of a program ---- */
 
@@ -256,6 +250,12 @@ TP_API bool tp_run_ok(tp_run *R); /* also checks tapes and parameters */
 
 /* True if the run (a signal, a failure) or a trial's validation must end. For long loops. */
 TP_API bool tp_run_stopped(tp_run *R);
+
+/* This process's part of the batches, for the `share` of readers (data.h, loader.h). */
+TP_API tp_share tp_run_share(const tp_run *R);
+/* Replaces x [n] by the sums over the processes of the run, the same bits in each: what a
+ * validation has counted, divided by what it has seen. All processes call it equally often. */
+TP_API void tp_run_total(tp_run *R, double *x, int n);
 
 /* Prints a separate line above the progress line. */
 TP_API void tp_run_say(tp_run *R, const char *fmt, ...) TP_PRINTF(2, 3);

@@ -36,6 +36,29 @@ typedef struct tp_stored {
 const tp_stored *tp__stored(const char *name); /* NULL: unknown */
 const tp_stored *tp__stored_as(tp_dtype dt);   /* dt as stored */
 
+/* A stretch of a tensor's bytes, in the memory of one process of several. */
+typedef struct tp_stretch {
+    int owner; /* its rank */
+    size_t bytes;
+    const void *data; /* where this process is the owner */
+    tp_device *dev;   /* NULL: host memory */
+} tp_stretch;
+
+/* Adds a tensor that consists of stretches; the list is copied. */
+void tp__writer_add_stretches(tp_writer *W, const char *name, tp_dtype dt, tp_shape s,
+                              const tp_stretch *at, int n);
+
+/* How a writer of several processes moves the bytes of other processes to rank 0. */
+typedef struct tp_join {
+    int rank, ranks;
+    void *env;
+    /* On rank 0: receives n bytes from `owner`. On the owner: sends them. False: failed. */
+    bool (*move)(void *env, int owner, void *data, size_t n);
+} tp_join;
+
+/* Commits in all processes, as tp_peers_commit describes: rank 0 writes, the others send. */
+bool tp__writer_join(tp_writer *W, const tp_join *j, const char *rows);
+
 /* Adds device memory under a name; tp_writer_commit reads its bytes. */
 void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const tp_view *v);
 

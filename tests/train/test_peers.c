@@ -3,7 +3,6 @@
  * bits. If one process fails, the others do not wait for it. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "support/program.h"
 #include "support/runs.h"
+#include "support/thread_transport.h"
 
 enum { PEERS = 3, WIDTH = 4 };
 
@@ -38,7 +38,7 @@ static void open_points(tp_run *R, tp_file *from)
 {
     const settings *s = R->settings;
     (void)from;
-    R->batches = 12 / s->train.batch / R->ranks;
+    R->batches = 12 / (s->train.batch * R->ranks);
     R->data_hash = 7;
 }
 
@@ -101,98 +101,27 @@ static const tp_training training = {
     .close = nothing,
 };
 
-/* ---- the exchange ---- */
-
-static struct {
-    pthread_barrier_t all;
-    bool any[PEERS];
-    double x[PEERS][8];
-    double *grad[PEERS];
-} shared;
-
-static void *const ranks[PEERS] = { (void *)0, (void *)1, (void *)2 };
-
-static bool any(void *env, bool here)
-{
-    bool found = false;
-    shared.any[(intptr_t)env] = here;
-    pthread_barrier_wait(&shared.all);
-    for (int k = 0; k < PEERS; k++) found |= shared.any[k];
-    pthread_barrier_wait(&shared.all);
-    return found;
-}
-
-static void sum(void *env, double *x, int n)
-{
-    double total[8] = { 0 };
-    memcpy(shared.x[(intptr_t)env], x, (size_t)n * sizeof *x);
-    pthread_barrier_wait(&shared.all);
-    for (int k = 0; k < PEERS; k++)
-        for (int i = 0; i < n; i++) total[i] += shared.x[k][i];
-    pthread_barrier_wait(&shared.all);
-    memcpy(x, total, (size_t)n * sizeof *x);
-}
-
-static bool reduce(void *env, tp_params *P)
-{
-    double own[64] = { 0 }, mean[64] = { 0 };
-    int n = 0;
-    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
-        const int k = (int)tp_numel(it.tensor);
-        cr_assert_leq(n + k, 64);
-        if (!it.has_grad) continue;
-        cr_assert(tp_param_get_grad(P, it.tensor, TP_F64, own + n, (size_t)k * sizeof *own));
-        n += k;
-    }
-    shared.grad[(intptr_t)env] = own;
-    pthread_barrier_wait(&shared.all);
-    for (int k = 0; k < PEERS; k++)
-        for (int i = 0; i < n; i++) mean[i] += shared.grad[k][i] / PEERS;
-    pthread_barrier_wait(&shared.all);
-    n = 0;
-    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
-        const int k = (int)tp_numel(it.tensor);
-        if (!it.has_grad) continue;
-        cr_assert(tp_param_set_grad(P, it.tensor, TP_F64, mean + n, (size_t)k * sizeof *mean));
-        n += k;
-    }
-    return true;
-}
-
 /* ---- runs ---- */
 
-typedef struct process {
-    int rank, status;
+typedef struct together {
     char *flags;
-} process;
+    int *status;
+} together;
 
-static void *run_process(void *env)
+static void run_process(void *env, tp_peers *G)
 {
-    process *p = env;
+    const together *p = env;
     char text[512], *word[40], *rest = NULL;
     int n = 0;
-    const tp_peers peers = { p->rank, PEERS, ranks[p->rank], any, sum, reduce };
     snprintf(text, sizeof text, "%s", p->flags);
     for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) word[n++] = w;
-    p->status = tp_train_main_with(&training, &peers, n, word);
-    return NULL;
+    p->status[tp_peers_rank(G)] = tp_train_main_with(&training, G, n, word);
 }
 
 /* Runs all processes and stores the exit status of each. */
 static void run_together(char *flags, int status[PEERS])
 {
-    pthread_t thread[PEERS];
-    process p[PEERS];
-    pthread_barrier_init(&shared.all, NULL, PEERS);
-    for (int k = 0; k < PEERS; k++) {
-        p[k] = (process){ .rank = k, .flags = flags };
-        cr_assert_eq(pthread_create(&thread[k], NULL, run_process, &p[k]), 0);
-    }
-    for (int k = 0; k < PEERS; k++) {
-        pthread_join(thread[k], NULL);
-        status[k] = p[k].status;
-    }
-    pthread_barrier_destroy(&shared.all);
+    run_ranks(PEERS, run_process, &(together){ flags, status });
 }
 
 static void expect_all(char *flags, int wanted)
@@ -231,7 +160,7 @@ Test(peers, train_as_one_process_with_all_batches)
 {
     double a[WIDTH], b[WIDTH];
     static char text[4000], log[20000];
-    expect_all((char[]){ "--batch 2 --run-dir together" }, 0);
+    expect_all((char[]){ "--batch 6 --run-dir together" }, 0);
     alone("--batch 6 --run-dir alone");
     read_weights("together/last.safetensors", a);
     read_weights("alone/last.safetensors", b);
@@ -253,8 +182,8 @@ Test(peers, train_as_one_process_with_all_batches)
 
 Test(peers, resume_with_the_same_bits)
 {
-    expect_all((char[]){ "--batch 2 --run-dir straight" }, 0);
-    expect_all((char[]){ "--batch 2 --run-dir cut --steps 3" }, 0);
+    expect_all((char[]){ "--batch 6 --run-dir straight" }, 0);
+    expect_all((char[]){ "--batch 6 --run-dir cut --steps 3" }, 0);
     expect_all((char[]){ "--resume --run-dir cut --steps 0" }, 0);
     cr_expect(same_bytes("straight/best.safetensors", "cut/best.safetensors"));
     double a[WIDTH], b[WIDTH];
@@ -271,13 +200,13 @@ Test(peers, nobody_waits_for_a_failed_peer)
 {
     for (int rank = 0; rank < PEERS; rank++) {
         char flags[128];
-        snprintf(flags, sizeof flags, "--batch 2 --run-dir run%d --fail-at 4 --fail-rank %d", rank,
+        snprintf(flags, sizeof flags, "--batch 6 --run-dir run%d --fail-at 4 --fail-rank %d", rank,
                  rank);
         expect_all(flags, 1);
         snprintf(flags, sizeof flags, "run%d/last.safetensors", rank);
         cr_expect_eq(update_in(flags), 3);
     }
-    expect_all((char[]){ "--batch 2 --run-dir run0" }, 1);
+    expect_all((char[]){ "--batch 6 --run-dir run0" }, 1);
     cr_assert(shell("mkdir -p full/best.safetensors/x"));
-    expect_all((char[]){ "--batch 2 --run-dir full" }, 1);
+    expect_all((char[]){ "--batch 6 --run-dir full" }, 1);
 }

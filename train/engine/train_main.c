@@ -165,7 +165,7 @@ static int run(tp_trainer *r)
     return finish(r, began);
 }
 
-int tp_train_main_with(const tp_training *t, const tp_peers *peers, int argc, char **argv)
+int tp_train_main_with(const tp_training *t, tp_peers *peers, int argc, char **argv)
 {
     tp_trainer *r = malloc(sizeof *r);
     int status = TP_PARSED;

@@ -95,6 +95,7 @@ static bool measure_run(tp_trainer *r)
 
 static bool open_data(tp_trainer *r, tp_file *from)
 {
+    if (!tp__run_take_rows(r)) return false;
     r->opened = true;
     r->t->open(&r->run, from);
     return measure_run(r);
@@ -105,8 +106,10 @@ static bool open_data(tp_trainer *r, tp_file *from)
 static bool build_run(tp_trainer *r, tp_file *from, bool resumed)
 {
     const bool whole = resumed || (from && !r->t->init); /* the file holds every weight */
-    return tp__run_build(r, false, whole) && (resumed || !from || take_weights(r, from)) &&
-           make_optimizer(r);
+    if (!tp__run_build(r, false, whole) || !(resumed || !from || take_weights(r, from)))
+        return false;
+    if (r->peers) r->X = tp_exchange_new(r->run.P, r->peers, NULL);
+    return make_optimizer(r);
 }
 
 static bool begin_with(tp_trainer *r, tp_file *from)
@@ -240,18 +243,17 @@ static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
         open_fresh(r);
 }
 
-bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, int argc, char **argv,
+bool tp__run_open(tp_trainer *r, const tp_training *t, tp_peers *peers, int argc, char **argv,
                   int *status)
 {
     void *asked;
     tp_given_flags given;
-    *r =
-        (tp_trainer){ .run = { .rank = peers ? peers->rank : 0, .ranks = peers ? peers->ranks : 1 },
-                      .t = t,
-                      .peers = peers,
-                      .folder = TP_NO_FOLDER,
-                      .log = { .fd = -1 },
-                      .best = t->higher ? -(double)INFINITY : (double)INFINITY };
+    *r = (tp_trainer){ .run = { .rank = tp_peers_rank(peers), .ranks = tp_peers_count(peers) },
+                       .t = t,
+                       .peers = peers,
+                       .folder = TP_NO_FOLDER,
+                       .log = { .fd = -1 },
+                       .best = t->higher ? -(double)INFINITY : (double)INFINITY };
     *status = TP_PARSED;
     if (!tp__run_check_program(r)) return false;
     tp__run_complete_manual(r);
@@ -273,6 +275,7 @@ static void free_parts(tp_trainer *r)
     if (r->opened && r->t->close) r->t->close(R);
     tp_ema_free(r->ema);
     tp_optim_free(r->O);
+    tp_exchange_free(r->X);
     tp_capture_free(r->C);
     tp_tape_free(R->T);
     tp_tape_free(R->E);

@@ -136,7 +136,7 @@ static void gather_losses(tp_trainer *r)
     tp_tally *sum = &r->sum;
     double x[] = { sum->report, sum->epoch, sum->reported, sum->of_epoch };
     if (!r->peers) return;
-    r->peers->sum(r->peers->env, x, 4);
+    tp_run_total(&r->run, x, 4);
     const bool keep = r->run.rank == 0;
     *sum = keep ? (tp_tally){ x[0], x[1], x[2], x[3], sum->pending }
                 : (tp_tally){ .pending = sum->pending };

@@ -52,19 +52,6 @@ bool tp__run_fine(tp_trainer *r)
     return !r->why[0];
 }
 
-/* ---- several processes ---- */
-
-bool tp__run_anywhere(const tp_trainer *r, bool here)
-{
-    return r->peers ? r->peers->any(r->peers->env, here) : here;
-}
-
-bool tp__run_everywhere(tp_trainer *r, bool fine)
-{
-    if (!r->peers || !r->peers->any(r->peers->env, !fine)) return fine;
-    return fine && tp__run_fail(r, "another process of this run failed");
-}
-
 /* ---- for programs ---- */
 
 void tp_run_fail(tp_run *R, const char *fmt, ...)

@@ -276,7 +276,9 @@ json_t *tp__run_config(tp_trainer *r)
     json_object_set_new(c, "score", json_string(t->score));
     json_object_set_new(c, "higher", json_boolean(t->higher));
     json_object_set_new(c, "updates", json_integer(r->last));
+    tp__run_show_batch(r, true);
     json_object_set_new(c, "settings", tp__options_json(t->command.table, r->run.settings));
+    tp__run_show_batch(r, false);
     if (r->preset) json_object_set(c, "preset_values", r->preset);
     json_object_set_new(c, "machine", machine(r->run.D));
     if (r->plan.peak > 0) json_object_set_new(c, "memory_plan", memory_plan(&r->plan));

@@ -68,7 +68,9 @@ bool tp__run_save(tp_trainer *r)
     tp_writer_finite(W);
     tp_writer_meta(W, "program", tp__run_program(r->t));
     write_model(r, W);
+    tp__run_show_batch(r, true);
     tp_options_write(r->t->command.table, r->run.settings, W);
+    tp__run_show_batch(r, false);
     write_place(r, W);
     write_sums(r, W);
     if (r->t->write) r->t->write(&r->run, W);

@@ -96,7 +96,7 @@ static void differentiate(tp_trainer *r)
 {
     tp_tape *T = r->run.T;
     const tp_tensor loss = r->t->loss(&r->run);
-    const double k = (double)r->o->accumulation, weight = weight_of(r);
+    const double k = (double)(r->o->accumulation * r->run.ranks), weight = weight_of(r);
     tp_backward(T, scaled(T, loss, adds_up(r) ? weight / k : 1.0));
     tp_carry(T, &r->losses, tp_add(T, r->losses, scaled(T, tp_detach(T, loss), weight)));
     for (int i = 0; i < r->terms; i++) {
@@ -137,9 +137,8 @@ static bool run_batches(tp_trainer *r)
 /* Averages the gradients over all processes. */
 static bool reduce(tp_trainer *r)
 {
-    const tp_peers *p = r->peers;
-    if (!p || p->reduce(p->env, r->run.P)) return true;
-    return tp__run_fine(r) && tp__run_fail(r, "the gradients could not be exchanged");
+    if (!r->X || tp_exchange_finish(r->X)) return true;
+    return tp__run_fail(r, "%s", tp_exchange_why(r->X));
 }
 
 /* The factor that averages the gradients over all targets, in all processes. */
@@ -147,7 +146,7 @@ static double mean_of(tp_trainer *r)
 {
     const double batches = (double)(r->o->accumulation * r->run.ranks);
     if (!adds_up(r)) return 1.0;
-    if (r->peers) r->peers->sum(r->peers->env, &r->weights, 1);
+    tp_run_total(&r->run, &r->weights, 1);
     return r->weights > 0 ? batches / r->weights : 1.0;
 }
 

@@ -6,6 +6,7 @@
  *     one update        train_update.c    batches, gradients, the optimiser
  *     after it          train_report.c    validation, log, checkpoints
  *     checkpoints       train_state.c     last and best
+ *     several processes train_peers.c     rows, agreement
  *     forecasts         train_plan.c      memory and time */
 #ifndef TP_TRAINER_H
 #define TP_TRAINER_H
@@ -51,8 +52,10 @@ typedef struct tp_trainer {
     const tp_training *t;
     tp_command command; /* t's, with its manual completed */
     char synopsis[256], about[6000], more[8000];
-    const tp_peers *peers; /* NULL: this process trains alone */
+    tp_peers *peers; /* NULL: this process trains alone */
+    tp_exchange *X;  /* of its gradients */
     const tp_train_settings *o;
+    int64_t batch; /* of all processes; 0: not divided yet */
 
     tp_folder folder;
     tp_run_log log;
@@ -115,7 +118,7 @@ bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given
 
 /* Opens a run from the command line. False if it failed (r->why) or *status became an exit status.
  * Call tp__run_close in either case. */
-bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, int argc, char **argv,
+bool tp__run_open(tp_trainer *r, const tp_training *t, tp_peers *peers, int argc, char **argv,
                   int *status);
 void tp__run_close(tp_trainer *r);
 
@@ -155,7 +158,13 @@ bool tp__run_lost(tp_trainer *r, const char *why);
 /* The same if an object of the run has failed; returns true if none has. */
 bool tp__run_fine(tp_trainer *r);
 
-/* ---- several processes: train_run.c ---- */
+/* ---- several processes: train_peers.c ---- */
+
+/* Divides the settings' batch among the processes. Fails if it cannot be divided evenly. */
+bool tp__run_take_rows(tp_trainer *r);
+
+/* Sets the settings' batch to that of all processes, for files, or back to this one's rows. */
+void tp__run_show_batch(tp_trainer *r, bool whole);
 
 /* Is `here` true in any process of the run? */
 bool tp__run_anywhere(const tp_trainer *r, bool here);

@@ -1,0 +1,150 @@
+/* peers.h - several processes train one model: how they talk, and the exchange of gradients.
+ *
+ * A program that uses the engine (train.h) needs none of this: it runs under mpirun as it is. A
+ * loop of its own becomes one of several processes like this:
+ *
+ *     tp_peers *G = tp_peers_open(NULL);               NULL: started alone
+ *     tp_exchange *X = tp_exchange_new(P, G, NULL);    before the optimiser
+ *     for (...) {
+ *         ... the loss of this process's rows, divided by tp_peers_count(G) ...
+ *         tp_exchange_begin(X);
+ *         tp_backward(T, loss);
+ *         if (!tp_exchange_finish(X)) ...              gradients are sums over the processes
+ *         tp_clip_grad_norm(P, 1.0);
+ *         tp_step(O, lr);
+ *     }
+ *
+ * All processes call these functions in the same order, each from one thread. Sums are made in the
+ * order of the ranks, so equal inputs give equal bits in every run with as many processes. */
+#ifndef TAPEGRAD_PEERS_H
+#define TAPEGRAD_PEERS_H
+
+#include <tapegrad/params.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- transports ---- */
+
+/* Moves bytes between processes. libtapegrad_openmpi.so and libtapegrad_mpich.so, compiled from
+ * train/peers/mpi/mpi.c, are transports; another one is a constant of this type. */
+typedef struct tp_transport {
+    const char *name; /* "Open MPI 4.1.4" */
+    const char *host; /* the name of this process's host */
+    int rank, ranks;
+    int local_rank, local_ranks; /* among the processes of this host */
+    void *env;
+    /* Begin a message of n bytes, whose memory must stay until it is done. Messages of the same tag
+     * (0 to 16383) between two processes arrive in order. NULL: failed. */
+    void *(*send)(void *env, int to, int tag, const void *data, size_t n);
+    void *(*receive)(void *env, int from, int tag, void *data, size_t n);
+    /* 1: the message is done, and the request is gone; 0: not yet; -1: failed. Makes progress on
+     * all messages. */
+    int (*test)(void *env, void *request);
+    void (*close)(void *env);
+} tp_transport;
+
+/* ---- the processes of a run ---- */
+
+typedef struct tp_peers tp_peers;
+
+typedef struct tp_peers_opts {
+    /* The most seconds without a byte from a process that is waited for. 0: 30. MPI itself notices
+     * neither a hang nor a cut cable. */
+    double timeout;
+    /* Called when that time is over, on a thread of its own while the waiting one still hangs, with
+     * a sentence that names rank and host; it should end the process. NULL: waiting has no limit. */
+    void (*lost)(void *env, const char *why);
+    void *env;
+} tp_peers_opts;
+
+/* The processes that an MPI launcher (mpirun, mpiexec, srun) started together with this one: finds
+ * the launcher in the environment and loads the transport for it. NULL if this process was started
+ * alone. Otherwise never NULL; see tp_peers_ok. o may be NULL. Call it once, before threads start.
+ * tp_peers_new: the same over a transport of your own, which it closes. */
+TP_API tp_peers *tp_peers_open(const tp_peers_opts *o);
+TP_API tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o);
+TP_API void tp_peers_close(tp_peers *G); /* waits for no other process */
+
+/* Errors are sticky: after a failed message every call fails at once. */
+TP_API bool tp_peers_ok(const tp_peers *G);
+TP_API const char *tp_peers_why(const tp_peers *G);
+
+TP_API int tp_peers_rank(const tp_peers *G);  /* NULL: 0 */
+TP_API int tp_peers_count(const tp_peers *G); /* NULL: 1 */
+TP_API const tp_transport *tp_peers_transport(const tp_peers *G);
+
+/* ---- small exchanges; each waits for all processes ---- */
+
+/* all[rank] = the n bytes `mine` of every process. */
+TP_API TP_CHECKED bool tp_peers_gather(tp_peers *G, const void *mine, size_t n, void *all);
+/* Replaces x by the sums over the processes, in the order of their ranks. */
+TP_API TP_CHECKED bool tp_peers_sum(tp_peers *G, double *x, int n);
+/* True in all processes if true in any, and after an error. */
+TP_API bool tp_peers_any(tp_peers *G, bool here);
+/* Copies rank 0's bytes to all. */
+TP_API TP_CHECKED bool tp_peers_broadcast(tp_peers *G, void *data, size_t n);
+
+/* One message between two processes; the others take no part. */
+TP_API TP_CHECKED bool tp_peers_send(tp_peers *G, int to, const void *data, size_t n);
+TP_API TP_CHECKED bool tp_peers_receive(tp_peers *G, int from, void *data, size_t n);
+
+/* Names what the processes do now, for the sentence of `lost` ("update 120"), and sets another
+ * limit for it, where one process works alone: 0 restores that of the options. */
+TP_API void tp_peers_during(tp_peers *G, const char *what, double timeout);
+
+/* ---- one file of all processes ---- */
+
+/* tp_writer_commit by all processes together, each with the same tensors in its W: rank 0 writes the
+ * file. Tensors whose names begin with `rows` (NULL: none) hold rows of the batch and are joined
+ * along their first axis in the order of the ranks; of the others rank 0's are written. Moments
+ * that an exchange has divided are collected, through one bounded buffer. If rank 0 cannot write,
+ * the others still send, so that none waits, and all return false. tp_file_share reads rows. */
+TP_API TP_CHECKED bool tp_peers_commit(tp_peers *G, tp_writer *W, const char *rows);
+
+/* ---- gradients ---- */
+
+/* Sums gradients over the processes. They travel in buckets, which leave during backward as soon as
+ * all gradients in them are final. A process that did not reach a parameter adds zeros; one that no
+ * process reached keeps no gradient. */
+typedef struct tp_exchange tp_exchange;
+
+typedef struct tp_exchange_opts {
+    size_t bucket; /* bytes; 0: 4 MiB */
+    /* Gradients travel as bf16 with error feedback: what rounding takes from a gradient is added to
+     * the next one. Half of the bytes, 4 more a parameter in memory. */
+    bool bf16;
+    /* The optimiser's moments are divided among the processes (ZeRO-1): each sums and steps its own
+     * part, and values are gathered afterwards. Fewer bytes in memory, as many on the wire; same
+     * bits as without. An optimiser created later on P is divided. */
+    bool shard;
+    bool after; /* buckets leave only after backward: no overlap */
+} tp_exchange_opts;
+
+/* P must have all its parameters. Never NULL; o may be NULL. P has one exchange at a time, which
+ * must be freed before P and before G. */
+TP_API tp_exchange *tp_exchange_new(tp_params *P, tp_peers *G, const tp_exchange_opts *o);
+TP_API void tp_exchange_free(tp_exchange *X);
+TP_API bool tp_exchange_ok(const tp_exchange *X);
+TP_API const char *tp_exchange_why(const tp_exchange *X);
+
+/* The next backward is the last one before the step: its gradients are sent as they become final.
+ * finish sends the rest and waits. All processes must call finish, also one whose backward failed,
+ * so that none waits for it in vain; the gradients then mean nothing. */
+TP_API void tp_exchange_begin(tp_exchange *X);
+TP_API TP_CHECKED bool tp_exchange_finish(tp_exchange *X);
+
+/* Since the exchange was created: bytes sent by this process, seconds of finish (exposed), seconds
+ * spent on exchanging during backward (packing, summing, polling), and updates. */
+typedef struct tp_exchange_stats {
+    double bytes, exposed, hidden;
+    int64_t updates;
+    size_t memory; /* bytes of buffers */
+} tp_exchange_stats;
+TP_API tp_exchange_stats tp_exchange_stats_of(const tp_exchange *X);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

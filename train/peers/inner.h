@@ -1,0 +1,51 @@
+/* inner.h - the processes of a run: messages that are waited for, and what the watchdog sees of
+ * them. */
+#ifndef TP_PEERS_INNER_H
+#define TP_PEERS_INNER_H
+
+#include <stdatomic.h>
+#include <tapegrad/peers.h>
+
+#include "tensor/error.h"
+
+/* Tags: small exchanges rotate through the first half, messages of two processes have one of their
+ * own, buckets the rest. */
+enum { TP_TAG_SMALL = 8191, TP_TAG_PAIR = 8191, TP_TAG_BUCKET = 8192, TP_TAGS = 16384 };
+
+typedef struct tp_watch tp_watch; /* watch.c */
+
+struct tp_peers {
+    tp_transport t;
+    tp_peers_opts o;
+    tp_err err;
+    uint64_t small;  /* exchanges so far */
+    tp_watch *watch; /* NULL: waiting has no limit */
+    /* Read by the watchdog: */
+    atomic_int waiting;             /* the rank that is waited for; -1: none */
+    atomic_uint_least64_t progress; /* messages done so far */
+    _Atomic double limit;           /* seconds */
+    char during[2][120];            /* what the processes do now: the one in use */
+    atomic_int using;
+};
+
+/* A message under way. */
+typedef struct tp_message {
+    void *request; /* NULL: none, or done */
+    int peer;
+} tp_message;
+
+/* Begin a message. False, with the error on G: failed. */
+bool tp__peers_send(tp_peers *G, tp_message *m, int to, int tag, const void *data, size_t n);
+bool tp__peers_receive(tp_peers *G, tp_message *m, int from, int tag, void *data, size_t n);
+/* Is the message done? True after an error. */
+bool tp__peers_done(tp_peers *G, tp_message *m);
+/* Waits for n messages. False: failed. */
+bool tp__peers_wait(tp_peers *G, tp_message *m, int n);
+bool tp__peers_fail(tp_peers *G, const char *fmt, ...) TP_PRINTF(2, 3);
+
+/* watch.c: a thread that calls G->o.lost when G waits for too long. NULL: out of memory, or no
+ * thread could be started. */
+tp_watch *tp__watch_new(tp_peers *G);
+void tp__watch_free(tp_watch *w);
+
+#endif

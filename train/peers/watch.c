@@ -1,0 +1,92 @@
+/* watch.c - notices that a process stays silent.
+ *
+ * The thread counts its own ticks instead of reading a clock: a process that was stopped and
+ * continues must not accuse the others of the time that it slept itself. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "train/peers/inner.h"
+
+struct tp_watch {
+    tp_peers *G;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool end;
+};
+
+enum { TICKS_PER_SECOND = 10 };
+
+/* Waits for a tick. False: the watch ends. */
+static bool tick(tp_watch *w)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 1000000000L / TICKS_PER_SECOND;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&w->lock);
+    if (!w->end) pthread_cond_timedwait(&w->ended, &w->lock, &until);
+    const bool going = !w->end;
+    pthread_mutex_unlock(&w->lock);
+    return going;
+}
+
+static void tell(tp_peers *G, int rank, double seconds)
+{
+    char text[400];
+    snprintf(text, sizeof text,
+             "rank %d has not answered rank %d on host %s for %.0f s, in %s; if it only needs more "
+             "time, raise --peer-timeout",
+             rank, G->t.rank, G->t.host, seconds, G->during[G->using]);
+    G->o.lost(G->o.env, text);
+}
+
+static void *watch(void *env)
+{
+    tp_watch *w = env;
+    tp_peers *G = w->G;
+    int64_t ticks = 0;
+    uint64_t before = 0;
+    while (tick(w)) {
+        const int rank = G->waiting;
+        const uint64_t now = G->progress;
+        ticks = rank < 0 || now != before ? 0 : ticks + 1;
+        before = now;
+        if ((double)ticks <= G->limit * TICKS_PER_SECOND) continue;
+        tell(G, rank, G->limit);
+        ticks = 0;
+    }
+    return NULL;
+}
+
+tp_watch *tp__watch_new(tp_peers *G)
+{
+    tp_watch *w = calloc(1, sizeof *w);
+    if (!w) return NULL;
+    w->G = G;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->ended, NULL);
+    if (pthread_create(&w->thread, NULL, watch, w) == 0) return w;
+    pthread_cond_destroy(&w->ended);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+    return NULL;
+}
+
+void tp__watch_free(tp_watch *w)
+{
+    if (!w) return;
+    pthread_mutex_lock(&w->lock);
+    w->end = true;
+    pthread_cond_signal(&w->ended);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->ended);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
