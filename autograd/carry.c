@@ -3,6 +3,7 @@
 
 #include "autograd/nodes.h"
 #include "autograd/tape.h"
+#include "tensor/file/checksum.h"
 #include "tensor/shape.h"
 
 /* The carried node of a slot, or NULL if the slot is empty. */
@@ -84,12 +85,26 @@ tp_tensor tp_feed(tp_tape *T, tp_tensor *slot, tp_dtype dt, tp_shape s, const vo
     if (!slot) return tp__fail(T, TP_E_VALUE, "tp_feed: NULL was given in place of a slot");
     const tp_node *n = T->err.code == TP_OK ? slot_node(T, slot) : NULL;
     const tp_view v = tp__view(dt, &s, NULL);
+    if (T->hashes_feeds && host)
+        T->feeds_hash = tp__sum_of(T->feeds_hash, host, tp__view_bytes(&v));
     bool same = n && host && n->view.dtype == dt && n->view.ndim == s.ndim;
     for (int i = 0; same && i < s.ndim; i++) same = n->view.dim[i] == s.dim[i];
     if (!same) return tp_carry(T, slot, tp_from(T, dt, s, host));
     T->dev->be->upload(T->dev, n->view.data, host, tp__view_bytes(&v));
     if (T->dev->err.code != TP_OK) tp__device_failed(T);
     return *slot;
+}
+
+void tp_hash_feeds(tp_tape *T, bool on)
+{
+    if (tp__is_none(T)) return;
+    T->hashes_feeds = on;
+    if (on) T->feeds_hash = 0;
+}
+
+uint64_t tp_feeds_hash(const tp_tape *T)
+{
+    return tp__some(T)->feeds_hash;
 }
 
 static int64_t row_elements(const tp_view *v)

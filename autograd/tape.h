@@ -106,6 +106,8 @@ struct tp_tape {
     int nreads;
     size_t reads_cap;
     tp_watch *watch;
+    bool hashes_feeds;
+    uint64_t feeds_hash;
     tp_observer observer; /* NULL: none */
     void *observer_env;
     bool moving, unsteady; /* a step is recorded; a slot was filled or emptied */

@@ -66,6 +66,11 @@ TP_API int64_t tp_capture_launches(const tp_capture *C);
  * dtype and shape are unchanged. Returns *slot. */
 TP_API tp_tensor tp_feed(tp_tape *T, tp_tensor *slot, tp_dtype dt, tp_shape s, const void *host);
 
+/* A hash of all that tp_feed has copied on T while hashing was on; 0: nothing. Switching it on
+ * begins anew. Processes that train on different rows have different ones. */
+TP_API void tp_hash_feeds(tp_tape *T, bool on);
+TP_API uint64_t tp_feeds_hash(const tp_tape *T);
+
 #ifndef TP_NO_SITE
 #include <tapegrad/sites/capture.h>
 #endif

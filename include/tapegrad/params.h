@@ -136,6 +136,10 @@ TP_API bool tp_next_param(const tp_params *P, tp_param_info *it);
 TP_API tp_tensor tp_find(const tp_params *P, const char *name); /* TP_NONE if there is none */
 TP_API int64_t tp_params_count(const tp_params *P);             /* elements, without buffers */
 
+/* A hash of names, shapes, dtypes and values, of parameters and buffers alike: equal on processes
+ * that train the same model, unless one has gone astray. 0 if P has failed. Synchronises. */
+TP_API uint64_t tp_params_hash(tp_params *P);
+
 /* Copies the values of a parameter or buffer, or its gradient, to or from host, converted to or
  * from dt. Refused: wrong sizes, a missing gradient, and setting parameters while tp_ema_swap is in
  * effect. A forward pass before tp_param_set has no backward after it, unless it did not read the

@@ -31,6 +31,11 @@ uint64_t tp__sum_end(const tp_sum *s)
     return XXH3_64bits_digest(s);
 }
 
+uint64_t tp__sum_of(uint64_t before, const void *bytes, size_t n)
+{
+    return XXH3_64bits_withSeed(bytes, n, before);
+}
+
 uint64_t tp__sum_header(tp_sum *s, const char *json, size_t length)
 {
     static const char zeros[] = "0000000000000000";

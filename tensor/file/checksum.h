@@ -35,6 +35,9 @@ void tp__sum_begin(tp_sum *s);
 void tp__sum_add(tp_sum *s, const void *bytes, size_t n);
 uint64_t tp__sum_end(const tp_sum *s);
 
+/* The checksum of n bytes that follow what `before` is the checksum of. */
+uint64_t tp__sum_of(uint64_t before, const void *bytes, size_t n);
+
 /* The checksum of a header. json: its JSON text with padding, beginning with TP_SUM_BEGIN and 16
  * digits. */
 uint64_t tp__sum_header(tp_sum *s, const char *json, size_t length);

@@ -45,9 +45,11 @@ static bool begin(tp_trainer *r)
     tp__progress_start(&r->bar, R->update, r->last, r->o->time, R->rank > 0);
     r->notes = json_object();
     tp__run_describe(r);
-    if (!tp__run_forecast(r, r->o->recompute, &r->plan, r->plan_why, sizeof r->plan_why))
-        r->plan = (tp_forecast){ 0 };
-    const bool done = tp__run_everywhere(r, tp__run_fine(r) && (R->rank > 0 || tp__run_files(r)));
+    const bool known = R->rank > 0 || tp__run_forecast(r, r->o->recompute, &r->plan, r->plan_why,
+                                                       sizeof r->plan_why);
+    if (!known) r->plan = (tp_forecast){ 0 };
+    bool done = tp__run_compare_peers(r);
+    done = tp__run_everywhere(r, done && tp__run_fine(r) && (R->rank > 0 || tp__run_files(r)));
     json_decref(r->notes);
     r->notes = NULL;
     if (!done) return false;
@@ -58,9 +60,10 @@ static bool begin(tp_trainer *r)
 
 /* ---- the loop ---- */
 
-static bool stopping(const tp_trainer *r)
+/* The signal that stops the run, or 0; the same in all processes. */
+static int stopping(const tp_trainer *r)
 {
-    return tp__run_anywhere(r, tp_stop_signal() != 0);
+    return r->peers ? r->signal : tp_stop_signal();
 }
 
 static void train(tp_trainer *r)
@@ -68,13 +71,14 @@ static void train(tp_trainer *r)
     const double began = tp_seconds();
     tp_tensor norm = TP_NONE;
     bool last = false;
+    r->started = began;
     r->watch = (tp_stopwatch){ .began = began, .going = began };
     tp_device_reset_profile(r->run.D); /* leave out the time of opening the run */
     if (r->unvalidated && !tp__run_finish_validation(r)) return;
     if (r->unvalidated || r->run.update >= r->last) return;
     while (!last && tp__run_update(r, &norm)) {
-        const bool late = r->o->time > 0 && tp_seconds() - began >= r->o->time, stop = stopping(r);
-        last = tp__run_anywhere(r, r->run.update >= r->last || late) || stop;
+        const bool stop = stopping(r) != 0;
+        last = r->run.update >= r->last || r->late || stop;
         if (!tp__run_after_update(r, norm, last, stop)) return;
         if (!last && stopping(r)) { /* the signal came during the reports */
             last = true;
@@ -96,7 +100,7 @@ static bool is_complete(const tp_trainer *r)
 
 static const char *reason(const tp_trainer *r)
 {
-    switch (tp_stop_signal()) {
+    switch (stopping(r)) {
     case SIGINT: return "stopped by SIGINT";
     case SIGTERM: return "stopped by SIGTERM";
     case SIGHUP: return "stopped by SIGHUP";
@@ -116,7 +120,7 @@ static void say_goodbye(const tp_trainer *r)
 {
     const tp_run *R = &r->run;
     char path[TP_PATH + 2], score[400], text[3 * TP_PATH];
-    const bool complete = is_complete(r), by_steps = !tp_stop_signal() && R->update >= r->last;
+    const bool complete = is_complete(r), by_steps = !stopping(r) && R->update >= r->last;
     snprintf(score, sizeof score, r->t->score_text, r->best);
     if (complete && isfinite(r->best))
         snprintf(text, sizeof text, "Done: %lld updates; best %s: %s", (long long)R->update, score,
@@ -139,6 +143,7 @@ static void say_goodbye(const tp_trainer *r)
 static int complain(const tp_trainer *r)
 {
     const char *name = r->t->command.name;
+    if (r->run.rank > 0) return 1; /* rank 0 has the reason, too */
     tp_command_complain(name ? name : "training", r->why);
     return 1;
 }
@@ -151,9 +156,11 @@ static int finish(tp_trainer *r, double began)
         complain(r);
     else if (r->run.rank == 0)
         say_goodbye(r);
+    tp__run_anywhere(r,
+                     false); /* a launcher kills the others when one process ends with an error */
     if (r->o->profile && r->run.D && r->run.rank == 0)
         tp__op_times_print(r->run.D, tp_seconds() - began);
-    return r->why[0] ? 1 : tp_stop_signal() ? 128 + tp_stop_signal() : 0;
+    return r->why[0] ? 1 : stopping(r) ? 128 + stopping(r) : 0;
 }
 
 static int run(tp_trainer *r)

@@ -261,7 +261,8 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, tp_peers *peers, int argc
     if (!r->run.state) return tp__run_fail(r, "out of memory");
     if (tp__run_new_settings(r, &asked, NULL, NULL)) {
         *status = tp_options_parse(&r->command, argc, argv, asked, &given);
-        if (*status == TP_PARSED) open_run(r, argc, argv, asked, &given);
+        if (tp__run_everywhere(r, *status == TP_PARSED && !r->why[0]))
+            open_run(r, argc, argv, asked, &given);
     }
     if (asked) tp_options_free(t->command.table, asked);
     free(asked);
@@ -288,6 +289,7 @@ void tp__run_close(tp_trainer *r)
 {
     tp__log_close(&r->log);
     json_decref(r->notes);
+    json_decref(r->own);
     json_decref(r->preset);
     if (r->run.state) free_parts(r);
     if (r->run.settings) tp_options_free(r->t->command.table, r->run.settings);

@@ -103,7 +103,7 @@ static bool validate(tp_trainer *r)
     char text[400] = "";
     const bool averages = r->ema && !r->o->ema_aside;
     if (averages) tp_ema_swap(r->ema);
-    const double score = r->t->validate(&r->run, text, sizeof text);
+    const double own = r->t->validate(&r->run, text, sizeof text), score = tp__run_first(r, own);
     if (!text[0]) snprintf(text, sizeof text, r->t->score_text, score);
     if (!json_object_get(r->notes, r->t->score)) tp_run_note(&r->run, r->t->score, score);
     const bool stopped = tp_stop_signal() != 0 || !tp__run_fine(r);
@@ -130,35 +130,49 @@ typedef struct snapshot {
     size_t memory; /* bytes */
 } snapshot;
 
-/* Process 0 gets the sums over all processes; the others reset theirs to zero. */
-static void gather_losses(tp_trainer *r)
+/* Adds up the losses of all processes and returns the mean since the last report. Rank 0 keeps the
+ * sums; the others begin anew. */
+static double gather_losses(tp_trainer *r)
 {
     tp_tally *sum = &r->sum;
     double x[] = { sum->report, sum->epoch, sum->reported, sum->of_epoch };
-    if (!r->peers) return;
     tp_run_total(&r->run, x, 4);
     const bool keep = r->run.rank == 0;
     *sum = keep ? (tp_tally){ x[0], x[1], x[2], x[3], sum->pending }
                 : (tp_tally){ .pending = sum->pending };
+    return x[0] / x[2];
 }
 
-static snapshot take_snapshot(const tp_trainer *r)
+static snapshot take_snapshot(const tp_trainer *r, double loss)
 {
     const double units = (double)(r->watch.updates * r->o->accumulation * r->run.units);
     return (snapshot){
-        .loss = r->sum.report / r->sum.reported,
+        .loss = loss,
         .units_per_s = units * r->run.ranks / (tp_seconds() - r->watch.began),
         .memory = tp_device_stats(r->run.D).peak_bytes,
     };
 }
 
+/* The program's figures: text for the progress line, notes for the log. They may be totals, so all
+ * processes compute them for a report; between reports only a process that trains alone does. */
+static void own_figures(tp_trainer *r, const snapshot *now, bool report, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (!r->t->report || (!report && r->peers)) return;
+    r->notes = report ? json_object() : NULL;
+    r->t->report(&r->run, now->loss, text, size);
+    json_decref(r->own);
+    r->own = r->notes;
+    r->notes = NULL;
+}
+
 static void show(tp_trainer *r, const snapshot *now, bool report)
 {
     const tp_run *R = &r->run;
-    char own[200] = "", what[400];
+    char own[200], what[400];
     int n = 0;
     if (!report && r->sum.reported <= 0) return; /* all losses are still on the device */
-    if (r->t->report) r->t->report(&r->run, now->loss, own, sizeof own);
+    own_figures(r, now, report, own, sizeof own);
     if (R->per_epoch > 0)
         n = snprintf(what, sizeof what, "epoch %.2f  ", (double)R->update / (double)R->per_epoch);
     snprintf(what + n, sizeof what - (size_t)n, "loss %.4f  %s%s%.0f %s/s  %.0f MB", now->loss, own,
@@ -176,15 +190,13 @@ static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, jso
 {
     const tp_run *R = &r->run;
     json_t *line = json_pack("{s:I}", "step", (json_int_t)R->update);
-    char text[200], key[64];
+    char key[64];
     if (R->per_epoch > 0) set(line, "epoch", (double)R->update / (double)R->per_epoch);
     json_object_set_new(line, r->t->unit,
                         json_integer(R->update * r->o->accumulation * R->units * R->ranks));
     set(line, "seconds", r->seconds);
     set(line, "loss", now->loss);
-    r->notes = line;
-    if (r->t->report) r->t->report(&r->run, now->loss, text, sizeof text);
-    r->notes = NULL;
+    if (r->own) json_object_update(line, r->own);
     set(line, "lr", tp__run_rate(r, R->update - 1));
     set(line, "grad_norm", r->norm);
     snprintf(key, sizeof key, "%s_per_s", r->t->unit);
@@ -241,17 +253,18 @@ static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
         r->unvalidated = !validate(r);
         validation = r->notes;
         r->notes = NULL;
-        if (!tp__run_fine(r)) save_unvalidated(r);
+        if (!tp__run_everywhere(r, tp__run_fine(r))) save_unvalidated(r);
     }
     bool done = tp__run_fine(r);
     if (done && todo.report && !r->unvalidated) done = report(r, now, todo.epoch_end, validation);
+    done = tp__run_everywhere(r, done);
     const bool validated = validation && !r->unvalidated;
     json_decref(validation);
     if (done && todo.epoch_end && !r->unvalidated) {
         r->sum.epoch = 0;
         r->sum.of_epoch = 0;
     }
-    done = done && (!(todo.save || r->unvalidated) || tp__run_save(r));
+    if (done && (todo.save || r->unvalidated)) done = tp__run_compare_peers(r) && tp__run_save(r);
     if (done && r->o->report && validated && r->run.rank == 0) write_page(r);
     return done;
 }
@@ -292,9 +305,9 @@ static bool keep_files(tp_trainer *r, const snapshot *now, duties todo)
 {
     const bool any = todo.validate || todo.report || todo.save;
     const bool gone = tp__run_anywhere(r, any && vanished(r));
-    const bool done = !gone && write_files(r, now, todo);
-    if (!done && (gone || vanished(r))) rescue(r);
-    return tp__run_everywhere(r, done);
+    const bool done = tp__run_everywhere(r, !gone && write_files(r, now, todo));
+    if (!done && (gone || tp__run_anywhere(r, vanished(r)))) rescue(r);
+    return done && (!any || tp__run_agree(r, true)); /* a signal may have come meanwhile */
 }
 
 static bool read_norm(tp_trainer *r, tp_tensor norm)
@@ -322,10 +335,12 @@ bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop)
     r->watch.updates++;
     todo.save = todo.save || last;
     if (todo.report || todo.save) {
-        if (!tp__run_everywhere(r, tp__run_collect(r, r->run.update))) return false;
-        gather_losses(r);
+        if (!tp__run_everywhere(r, tp__run_fine(r) && tp__run_collect(r, r->run.update)))
+            return false;
     }
-    const snapshot now = take_snapshot(r);
+    const bool gathers = r->peers && (todo.report || todo.save);
+    const double mean = gathers ? gather_losses(r) : r->sum.report / r->sum.reported;
+    const snapshot now = take_snapshot(r, mean);
     const double paused = tp_seconds();
     r->seconds += paused - r->watch.going;
     if ((todo.report || todo.save) && !tp__run_everywhere(r, read_norm(r, norm))) return false;
@@ -341,7 +356,9 @@ bool tp__run_finish_validation(tp_trainer *r)
     duties todo = duties_of(r, r->run.update >= r->last);
     todo.validate = todo.report = todo.save = true;
     r->unvalidated = false;
-    const snapshot now = take_snapshot(r);
+    char text[200];
+    const snapshot now = take_snapshot(r, tp__run_first(r, r->sum.report / r->sum.reported));
+    own_figures(r, &now, true, text, sizeof text);
     const bool done = keep_files(r, &now, todo);
     resume_clock(r, r->watch.going, true);
     return done;

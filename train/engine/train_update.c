@@ -16,11 +16,20 @@
 
 /* ---- losses ---- */
 
-/* Sets a sum of pending losses, in their dtype, to zero. */
+/* Sets a slot to x, in the dtype of losses. */
+static void put(tp_trainer *r, tp_tensor *slot, double x)
+{
+    const float narrow = (float)x;
+    if (r->o->machine.dtype == TP_F64)
+        tp_feed(r->run.T, slot, TP_F64, TP_SCALAR, &x);
+    else
+        tp_feed(r->run.T, slot, TP_F32, TP_SCALAR, &narrow);
+}
+
+/* Sets a sum of pending losses to zero. */
 static void clear(tp_trainer *r, tp_tensor *slot)
 {
-    static const double zero = 0.0; /* zero bytes in f32 too */
-    tp_feed(r->run.T, slot, r->o->machine.dtype == TP_F64 ? TP_F64 : TP_F32, TP_SCALAR, &zero);
+    put(r, slot, 0.0);
 }
 
 void tp_run_sum(tp_run *R, int n, const tp_tensor *x)
@@ -79,11 +88,10 @@ static bool adds_up(const tp_trainer *r)
     return r->o->accumulation > 1 || r->peers;
 }
 
-/* The batch's targets as a multiple of --batch. A recorded step keeps the factors of its first run,
- * so its batches have equal weights. */
+/* The batch's targets as a multiple of its examples. */
 static double weight_of(const tp_trainer *r)
 {
-    return r->C ? 1.0 : (double)r->run.targets / (double)r->o->batch;
+    return (double)r->run.targets / (double)r->o->batch;
 }
 
 static tp_tensor scaled(tp_tape *T, tp_tensor x, double k)
@@ -91,30 +99,41 @@ static tp_tensor scaled(tp_tape *T, tp_tensor x, double k)
     return k == 1.0 ? x : tp_scale(T, x, k);
 }
 
-/* Runs forward and backward, and adds the loss to the pending ones. */
-static void differentiate(tp_trainer *r)
+/* Multiplies a loss by its batch's weight. A recorded step keeps the factors of its first run, so
+ * it reads the weight from a slot. */
+static tp_tensor weighted(const tp_trainer *r, tp_tensor loss)
+{
+    return r->C ? tp_mul(r->run.T, loss, r->weight) : scaled(r->run.T, loss, weight_of(r));
+}
+
+/* Runs forward and backward, and adds the loss to the pending ones. ready: these gradients complete
+ * the update's. */
+static void differentiate(tp_trainer *r, bool ready)
 {
     tp_tape *T = r->run.T;
     const tp_tensor loss = r->t->loss(&r->run);
-    const double k = (double)(r->o->accumulation * r->run.ranks), weight = weight_of(r);
-    tp_backward(T, scaled(T, loss, adds_up(r) ? weight / k : 1.0));
-    tp_carry(T, &r->losses, tp_add(T, r->losses, scaled(T, tp_detach(T, loss), weight)));
+    const double k = (double)(r->o->accumulation * r->run.ranks);
+    const tp_tensor whole = adds_up(r) ? weighted(r, loss) : loss;
+    if (ready && r->X && !r->C) tp_exchange_begin(r->X);
+    tp_backward(T, scaled(T, whole, 1.0 / k));
+    tp_carry(T, &r->losses, tp_add(T, r->losses, weighted(r, tp_detach(T, loss))));
     for (int i = 0; i < r->terms; i++) {
         if (!tp_given(r->pending[i])) clear(r, &r->pending[i]);
         tp_carry(T, &r->pending[i], tp_add(T, r->pending[i], r->term[i]));
     }
 }
 
-static bool run_batch(tp_trainer *r)
+static bool run_batch(tp_trainer *r, bool ready)
 {
     tp_tape *T = r->run.T;
     r->run.targets = r->o->batch;
     r->t->next(&r->run);
+    if (r->C) put(r, &r->weight, weight_of(r));
     if (!tp__run_fine(r)) return false;
     if (!tp_given(r->losses)) clear(r, &r->losses);
     if (!r->C) tp_reset(T);
     if (!r->C || tp_capture_begin(r->C)) {
-        differentiate(r);
+        differentiate(r, ready);
         if (r->C) tp_capture_end(r->C);
     }
     r->weights += weight_of(r);
@@ -127,27 +146,37 @@ static bool run_batches(tp_trainer *r)
     r->weights = 0;
     for (int64_t k = 0; k < r->o->accumulation; k++) {
         tp__run_place(r, k);
-        if (!run_batch(r)) return false;
+        if (!run_batch(r, k + 1 == r->o->accumulation)) return false;
     }
     return true;
 }
 
 /* ---- several processes ---- */
 
-/* Averages the gradients over all processes. */
-static bool reduce(tp_trainer *r)
+/* Sums the gradients over the processes. Those that failed take part, too. */
+static bool exchange(tp_trainer *r)
 {
     if (!r->X || tp_exchange_finish(r->X)) return true;
     return tp__run_fail(r, "%s", tp_exchange_why(r->X));
 }
 
 /* The factor that averages the gradients over all targets, in all processes. */
-static double mean_of(tp_trainer *r)
+static double mean_of(const tp_trainer *r)
 {
     const double batches = (double)(r->o->accumulation * r->run.ranks);
-    if (!adds_up(r)) return 1.0;
-    tp_run_total(&r->run, &r->weights, 1);
-    return r->weights > 0 ? batches / r->weights : 1.0;
+    return adds_up(r) && r->weights > 0 ? batches / r->weights : 1.0;
+}
+
+/* For the sentence about a silent process. */
+static void name_update(const tp_trainer *r)
+{
+    char what[100];
+    const int n = snprintf(what, sizeof what, "update %lld", (long long)r->run.update + 1);
+    if (!r->peers) return;
+    if (r->saved >= 0)
+        snprintf(what + n, sizeof what - (size_t)n, " (last checkpoint: update %lld)",
+                 (long long)r->saved);
+    tp_peers_during(r->peers, what, 0);
 }
 
 /* ---- the update ---- */
@@ -157,18 +186,28 @@ double tp__run_rate(const tp_trainer *r, int64_t update)
     return r->t->rate ? r->t->rate(&r->run, update) : tp_train_rate(r->o, update, r->last);
 }
 
+/* Clips the gradients and changes the parameters. */
+static bool step(tp_trainer *r, tp_tensor *norm)
+{
+    r->mean = mean_of(r);
+    *norm = tp_clip_grad_norm(r->run.P, r->o->clip / r->mean);
+    tp_grad_scale(r->O, r->mean);
+    const bool stepped = tp_step(r->O, tp__run_rate(r, r->run.update));
+    if (stepped && r->ema) tp_ema_update(r->ema);
+    return tp__run_fine(r) && stepped;
+}
+
+/* A process whose step fails goes on to the next agreement, where all learn of it. */
 bool tp__run_update(tp_trainer *r, tp_tensor *norm)
 {
     tp_run *R = &r->run;
-    if (!tp__run_everywhere(r, run_batches(r))) return false;
-    const bool reduced = reduce(r);
-    r->mean = mean_of(r);
-    *norm = tp_clip_grad_norm(R->P, r->o->clip / r->mean);
-    tp_grad_scale(r->O, r->mean);
-    const bool stepped = reduced && tp_step(r->O, tp__run_rate(r, R->update));
-    if (stepped && r->ema) tp_ema_update(r->ema);
-    if (!tp__run_everywhere(r, tp__run_fine(r) && stepped)) return false;
+    name_update(r);
+    tp__run_watch_rows(r, r->made);
+    const bool done = tp__run_fine(r) && run_batches(r), summed = exchange(r);
+    if (!tp__run_agree(r, done && summed)) return false;
+    if (!step(r, norm) && !r->peers) return false;
+    r->made++;
     R->update++;
     tp__run_place(r, 0);
-    return true;
+    return tp__run_check_rows(r, r->made);
 }

@@ -70,17 +70,23 @@ typedef struct tp_trainer {
     tp_tensor term[TP_RUN_SUMS];    /* of this batch, given to tp_run_sum */
     tp_tensor pending[TP_RUN_SUMS]; /* slots: the sums */
     int terms;
-    int64_t unread; /* batches in them */
+    int64_t unread;   /* batches in them */
+    tp_tensor weight; /* slot of a recorded step: the batch's weight */
     bool on_gpu;
 
     tp_tally sum;
     double weights; /* of the current update's batches so far */
     double mean;    /* from the last update's gradients to those of its mean */
     tp_stopwatch watch;
+    double started;   /* when training began */
+    int signal;       /* that any process got; 0: none */
+    bool late;        /* --time is over */
+    int64_t made;     /* updates of this process */
     int64_t last;     /* the update that ends the run, unless --time does earlier */
     int64_t saved;    /* update of the last checkpoint; -1: none */
     bool unvalidated; /* a signal ended the validation after this update early */
     double norm;      /* of the last gradient read */
+    json_t *own;      /* the program's figures for the report */
     double seconds;   /* spent on updates, by this process and earlier ones */
     double best;      /* score of best.safetensors; the worst possible: none yet */
     int64_t best_at;  /* its update, perhaps later than a resumed run's */
@@ -159,6 +165,21 @@ bool tp__run_lost(tp_trainer *r, const char *why);
 bool tp__run_fine(tp_trainer *r);
 
 /* ---- several processes: train_peers.c ---- */
+
+/* The agreement of an update: is `fine` true in every process? Sets r->signal to a stop signal that
+ * any has got, r->late, and r->weights to the sum over all. */
+bool tp__run_agree(tp_trainer *r, bool fine);
+
+double tp__run_first(tp_trainer *r, double x); /* rank 0's x */
+
+/* Fails, naming rank, host and the difference, unless all processes have the same version,
+ * settings, data and weights: before training, and before each checkpoint. Synchronises. */
+bool tp__run_compare_peers(tp_trainer *r);
+
+/* Call before and after an update; `updates` were made by this process. The batches of the first
+ * ones must differ between processes, or a program would train on the same rows several times. */
+void tp__run_watch_rows(tp_trainer *r, int64_t updates);
+bool tp__run_check_rows(tp_trainer *r, int64_t updates);
 
 /* Divides the settings' batch among the processes. Fails if it cannot be divided evenly. */
 bool tp__run_take_rows(tp_trainer *r);

@@ -12,14 +12,14 @@
  * own, buckets the rest. */
 enum { TP_TAG_SMALL = 8191, TP_TAG_PAIR = 8191, TP_TAG_BUCKET = 8192, TP_TAGS = 16384 };
 
-typedef struct tp_watch tp_watch; /* watch.c */
+typedef struct tp_watchdog tp_watchdog; /* watchdog.c */
 
 struct tp_peers {
     tp_transport t;
     tp_peers_opts o;
     tp_err err;
     uint64_t small;  /* exchanges so far */
-    tp_watch *watch; /* NULL: waiting has no limit */
+    tp_watchdog *watch; /* NULL: waiting has no limit */
     /* Read by the watchdog: */
     atomic_int waiting;             /* the rank that is waited for; -1: none */
     atomic_uint_least64_t progress; /* messages done so far */
@@ -43,9 +43,9 @@ bool tp__peers_done(tp_peers *G, tp_message *m);
 bool tp__peers_wait(tp_peers *G, tp_message *m, int n);
 bool tp__peers_fail(tp_peers *G, const char *fmt, ...) TP_PRINTF(2, 3);
 
-/* watch.c: a thread that calls G->o.lost when G waits for too long. NULL: out of memory, or no
+/* watchdog.c: a thread that calls G->o.lost when G waits for too long. NULL: out of memory, or no
  * thread could be started. */
-tp_watch *tp__watch_new(tp_peers *G);
-void tp__watch_free(tp_watch *w);
+tp_watchdog *tp__watchdog_new(tp_peers *G);
+void tp__watchdog_free(tp_watchdog *w);
 
 #endif

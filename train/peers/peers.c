@@ -28,7 +28,7 @@ tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o)
     G->limit = G->o.timeout;
     snprintf(G->during[0], sizeof G->during[0], "the start");
     if (G->o.lost) {
-        G->watch = tp__watch_new(G);
+        G->watch = tp__watchdog_new(G);
         if (!G->watch) tp__peers_fail(G, "the thread that watches over silent processes failed");
     }
     return G;
@@ -37,7 +37,7 @@ tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o)
 void tp_peers_close(tp_peers *G)
 {
     if (!G || G == &no_memory) return;
-    tp__watch_free(G->watch);
+    tp__watchdog_free(G->watch);
     if (G->t.close) G->t.close(G->t.env);
     free(G);
 }

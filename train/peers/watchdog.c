@@ -1,4 +1,4 @@
-/* watch.c - notices that a process stays silent.
+/* watchdog.c - notices that a process stays silent.
  *
  * The thread counts its own ticks instead of reading a clock: a process that was stopped and
  * continues must not accuse the others of the time that it slept itself. */
@@ -9,7 +9,7 @@
 
 #include "train/peers/inner.h"
 
-struct tp_watch {
+struct tp_watchdog {
     tp_peers *G;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -20,7 +20,7 @@ struct tp_watch {
 enum { TICKS_PER_SECOND = 10 };
 
 /* Waits for a tick. False: the watch ends. */
-static bool tick(tp_watch *w)
+static bool tick(tp_watchdog *w)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -48,7 +48,7 @@ static void tell(tp_peers *G, int rank, double seconds)
 
 static void *watch(void *env)
 {
-    tp_watch *w = env;
+    tp_watchdog *w = env;
     tp_peers *G = w->G;
     int64_t ticks = 0;
     uint64_t before = 0;
@@ -64,9 +64,9 @@ static void *watch(void *env)
     return NULL;
 }
 
-tp_watch *tp__watch_new(tp_peers *G)
+tp_watchdog *tp__watchdog_new(tp_peers *G)
 {
-    tp_watch *w = calloc(1, sizeof *w);
+    tp_watchdog *w = calloc(1, sizeof *w);
     if (!w) return NULL;
     w->G = G;
     pthread_mutex_init(&w->lock, NULL);
@@ -78,7 +78,7 @@ tp_watch *tp__watch_new(tp_peers *G)
     return NULL;
 }
 
-void tp__watch_free(tp_watch *w)
+void tp__watchdog_free(tp_watchdog *w)
 {
     if (!w) return;
     pthread_mutex_lock(&w->lock);
