@@ -127,7 +127,9 @@ typedef struct tp_run {
     bool trial;           /* a short trial for measurements, perhaps on a dry device */
 
     /* Since the last report: the sums of tp_run_sum's figures, and the number of batches. What is
-     * still on the device is added before a report or a checkpoint. read may set them. */
+     * still on the device is added before a report or a checkpoint; process 0 then has the sums
+     * over all processes, the others zeros. Besides tp_run_sum, next may add counts of its own to
+     * sum, and read may set both. */
     double sum[TP_RUN_SUMS];
     int64_t summed;
 } tp_run;
@@ -198,7 +200,7 @@ typedef struct tp_training {
      * which prints the number of parameters. */
     void (*describe)(tp_run *R);
     /* Adds to a report of the mean loss: text for the progress line (may stay empty), notes for the
-     * log; may be NULL. after is called when the report is written and sums may restart; may be
+     * log; may be NULL. after is called when the report is written, before R->sum restarts; may be
      * NULL. */
     void (*report)(tp_run *R, double loss, char *text, size_t size);
     void (*after)(tp_run *R);

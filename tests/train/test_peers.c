@@ -62,6 +62,7 @@ static void next(tp_run *R)
     }
     tp_feed(R->T, &t->x, TP_F64, TP_SHAPE(n, WIDTH), x);
     tp_feed(R->T, &t->y, TP_F64, TP_SHAPE(n, 1), y);
+    R->sum[0] += (double)n;
 }
 
 static tp_tensor loss(tp_run *R)
@@ -77,6 +78,12 @@ static double validate(tp_run *R, char *text, size_t size)
     cr_expect(tp_param_get(R->P, ((const state *)R->state)->line.weight, TP_F64, w, sizeof w));
     for (int k = 0; k < WIDTH; k++) sum += w[k];
     return sum;
+}
+
+static void report(tp_run *R, double mean, char *text, size_t size)
+{
+    (void)mean, (void)text, (void)size;
+    tp_run_note(R, "counted", R->sum[0]);
 }
 
 static void nothing(tp_run *R)
@@ -98,6 +105,7 @@ static const tp_training training = {
     .next = next,
     .loss = loss,
     .validate = validate,
+    .report = report,
     .close = nothing,
 };
 
@@ -193,6 +201,17 @@ Test(peers, resume_with_the_same_bits)
     /* Compares the log line of the interrupted epoch, including its mean loss. */
     cr_assert(shell("for r in straight cut; do grep '\"step\":4,' $r/log.jsonl >$r/line; done"));
     cr_expect(same_log("straight/line", "cut/line"));
+}
+
+/* A checkpoint between two reports does not count anything twice. */
+Test(peers, add_up_what_programs_count)
+{
+    static char log[20000];
+    expect_all((char[]){ "--batch 6 --run-dir counts --log-every 100" }, 0);
+    slurp("counts/log.jsonl", log, sizeof log);
+    int lines = 0;
+    for (const char *at = log; (at = strstr(at, "\"counted\":12.0,")); at++) lines++;
+    cr_expect_eq(lines, 4, "%s", log);
 }
 
 /* A peer fails within an update, at the start (the folder of process 0), or while writing files. */

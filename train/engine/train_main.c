@@ -66,6 +66,12 @@ static int stopping(const tp_trainer *r)
     return r->peers ? r->signal : tp_stop_signal();
 }
 
+static bool is_late(const tp_trainer *r)
+{
+    const bool late = r->o->time > 0 && tp_seconds() - r->started >= r->o->time;
+    return r->peers ? r->late : late;
+}
+
 static void train(tp_trainer *r)
 {
     const double began = tp_seconds();
@@ -78,7 +84,7 @@ static void train(tp_trainer *r)
     if (r->unvalidated || r->run.update >= r->last) return;
     while (!last && tp__run_update(r, &norm)) {
         const bool stop = stopping(r) != 0;
-        last = r->run.update >= r->last || r->late || stop;
+        last = r->run.update >= r->last || is_late(r) || stop;
         if (!tp__run_after_update(r, norm, last, stop)) return;
         if (!last && stopping(r)) { /* the signal came during the reports */
             last = true;

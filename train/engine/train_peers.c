@@ -1,25 +1,19 @@
-/* train_peers.c - a run in several processes: what all of them must agree on, and each one's rows of
- * the batch.
+/* train_peers.c - a run in several processes: agreement, sums, and each one's rows of the batch.
  *
- * Agreement comes in two sizes. An update needs one message of each process (tp__run_agree), which
- * carries everything that may end it differently. What happens only now and then (files, a
- * validation) asks tp__run_everywhere as often as it likes. Either way a process that has failed
- * still takes part until all know, so that none waits in vain, and rank 0 prints the first reason
- * with the rank and host that it comes from. */
+ * Each agreement is one message of each process with all that may end an update differently: a
+ * failure, a signal, the time, and the weight of its batches. It comes once an update, just before
+ * the backward pass whose gradients are exchanged, and around files. A process that fails later
+ * takes part in the exchange and says so in the next agreement, before anything is written. Since
+ * all agreements have one form, it may be at another one than the others: it has left out what a
+ * program sums in between. Once all know of a failure, they exchange nothing more, and rank 0
+ * prints the first reason, with the rank and host that it comes from. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/random.h>
 
-#include "options_inner.h"
 #include "trainer.h"
 
 /* ---- agreement ---- */
-
-bool tp__run_anywhere(const tp_trainer *r, bool here)
-{
-    return r->peers ? tp_peers_any(r->peers, here) : here;
-}
 
 typedef struct reason {
     char host[64], why[sizeof((tp_trainer *)0)->why];
@@ -43,44 +37,54 @@ static void share_reason(tp_trainer *r)
     free(all);
 }
 
-bool tp__run_everywhere(tp_trainer *r, bool fine)
+typedef struct word {
+    double failed, flag, signal, late, weights;
+} word;
+
+/* Exchanges what this process has to say; *any: is the flag true in any? False: a process failed. */
+static bool agree(tp_trainer *r, bool fine, bool flag, bool *any)
 {
-    if (!r->peers || !tp_peers_any(r->peers, !fine)) return fine;
+    const int ranks = r->run.ranks;
+    const bool late = r->o && r->o->time > 0 && tp_seconds() - r->started >= r->o->time;
+    const word mine = { !fine, flag, tp_stop_signal(), late, r->weights };
+    word *all = calloc((size_t)ranks, sizeof *all);
+    const bool told = all && tp_peers_gather(r->peers, &mine, sizeof mine, all);
+    bool failed = !told;
+    *any = false;
+    r->weight_sum = 0;
+    for (int k = 0; told && k < ranks; k++) {
+        failed = failed || all[k].failed != 0;
+        *any = *any || all[k].flag != 0;
+        r->weight_sum += all[k].weights;
+        if ((int)all[k].signal > r->signal) r->signal = (int)all[k].signal;
+    }
+    r->late = told && all[0].late != 0; /* one clock for all */
+    free(all);
+    if (!failed) return true;
     if (!fine) tp__run_fail(r, "failed without a reason");
     share_reason(r);
+    r->parted = true;
     return false;
 }
 
-bool tp__run_agree(tp_trainer *r, bool fine)
+bool tp__run_everywhere(tp_trainer *r, bool fine)
 {
-    enum { FAILED, SIGNAL, LATE, WEIGHTS, WORDS };
-    const int ranks = r->run.ranks;
-    r->signal = tp_stop_signal();
-    r->late = r->o->time > 0 && tp_seconds() - r->started >= r->o->time;
-    const double mine[WORDS] = {
-        [FAILED] = !fine, [SIGNAL] = r->signal, [LATE] = r->late, [WEIGHTS] = r->weights
-    };
-    if (!r->peers) return fine;
-    double(*all)[WORDS] = calloc((size_t)ranks, sizeof *all);
-    const bool told = all && tp_peers_gather(r->peers, mine, sizeof mine, all);
-    bool failed = !told;
-    double weights = 0;
-    for (int k = 0; told && k < ranks; k++) {
-        failed = failed || all[k][FAILED] != 0;
-        weights += all[k][WEIGHTS];
-        if ((int)all[k][SIGNAL] > r->signal) r->signal = (int)all[k][SIGNAL];
-    }
-    r->weights = weights;
-    r->late = told && all[0][LATE] != 0; /* one clock for all */
-    free(all);
-    if (failed) share_reason(r);
-    return !failed;
+    bool any;
+    if (!r->peers || r->parted) return fine && !r->parted;
+    return agree(r, fine, false, &any);
+}
+
+bool tp__run_anywhere(tp_trainer *r, bool here)
+{
+    bool any;
+    if (!r->peers || r->parted) return here || r->parted;
+    return !agree(r, true, here, &any) || any;
 }
 
 /* Rank 0's. */
 double tp__run_first(tp_trainer *r, double x)
 {
-    if (r->peers && !tp_peers_broadcast(r->peers, &x, sizeof x))
+    if (r->peers && !r->parted && !tp_peers_broadcast(r->peers, &x, sizeof x))
         tp__run_fail(r, "%s", tp_peers_why(r->peers));
     return x;
 }
@@ -117,97 +121,32 @@ void tp__run_show_batch(tp_trainer *r, bool whole)
     if (r->batch > 0) *batch_of(r) = whole ? r->batch : r->batch / r->run.ranks;
 }
 
-/* ---- do all processes train the same model? ---- */
+/* ---- sums since the last report ---- */
 
-enum { BUILD, FLAGS, DATA, STEPS, WEIGHTS, PARTS };
-
-static const char *const part_name[PARTS] = {
-    [BUILD] = "the version or the kind of processor",
-    [FLAGS] = "the settings, such as --batch, --lr or --seed",
-    [DATA] = "the data",
-    [STEPS] = "the number of batches",
-    [WEIGHTS] = "the model or its weights",
-};
-
-typedef struct identity {
-    uint64_t part[PARTS];
-    char host[64];
-} identity;
-
-/* A hash of the settings that shape the run: those that a checkpoint holds. */
-static uint64_t hash_settings(const tp_trainer *r)
+void tp__run_forget_sums(tp_run *R)
 {
-    const tp_option *row[TP_MAX_OPTIONS];
-    const int n = tp_options_list(r->t->command.table, row);
-    uint64_t h = TP_HASH;
-    for (int i = 0; i < n; i++) {
-        char value[TP_OPTION_ROOM];
-        if (!(row[i]->tags & TP_SAVED)) continue;
-        tp_option_get(row[i], r->run.settings, value, sizeof value);
-        h = tp_hash_text(tp_hash_text(h, row[i]->name), value);
-    }
-    return h;
+    if (R->rank == 0) return;
+    memset(R->sum, 0, sizeof R->sum);
+    R->summed = 0;
 }
 
-static uint64_t hash_build(void)
+double tp__run_gather(tp_trainer *r)
 {
-    const uint16_t order = 1; /* which byte comes first */
-    return tp_hash(tp_hash_text(TP_HASH, tp_version()), *(const unsigned char *)&order);
-}
-
-bool tp__run_compare_peers(tp_trainer *r)
-{
-    const tp_run *R = &r->run;
-    if (!r->peers) return true;
-    identity mine = { .part = { [BUILD] = hash_build(),
-                                [FLAGS] = hash_settings(r),
-                                [DATA] = R->data_hash,
-                                [STEPS] = tp_hash((uint64_t)R->batches, (uint64_t)r->last),
-                                [WEIGHTS] = tp_params_hash(R->P) } };
-    identity *all = calloc((size_t)R->ranks, sizeof *all);
-    snprintf(mine.host, sizeof mine.host, "%s", tp_peers_transport(r->peers)->host);
-    bool same = all && tp_peers_gather(r->peers, &mine, sizeof mine, all);
-    if (!same) tp__run_fail(r, "%s", all ? tp_peers_why(r->peers) : "out of memory");
-    for (int k = 1; same && k < R->ranks; k++)
-        for (int i = 0; same && i < PARTS; i++) {
-            same = all[k].part[i] == all[0].part[i];
-            if (same) continue;
-            tp__run_fail(r, "rank %d on host %s differs from rank 0 on host %s in %s", k,
-                         all[k].host, all[0].host, part_name[i]);
-        }
-    free(all);
-    return same;
-}
-
-/* ---- does the program read its own rows? ---- */
-
-enum { WATCHED = 2 }; /* updates whose batches are compared */
-
-void tp__run_watch_rows(tp_trainer *r, int64_t updates)
-{
-    if (!r->peers) return;
-    if (updates == 0) tp_hash_feeds(r->run.T, true);
-    if (updates == WATCHED) tp_hash_feeds(r->run.T, false);
-}
-
-bool tp__run_check_rows(tp_trainer *r, int64_t updates)
-{
-    const int ranks = r->run.ranks;
-    if (!r->peers || updates != WATCHED) return true;
-    const uint64_t mine = tp_feeds_hash(r->run.T);
-    uint64_t *all = calloc((size_t)ranks, sizeof *all);
-    bool told = all && tp_peers_gather(r->peers, &mine, sizeof mine, all);
-    if (!told) tp__run_fail(r, "%s", all ? tp_peers_why(r->peers) : "out of memory");
-    for (int a = 0; told && a < ranks; a++)
-        for (int b = 0; told && b < a; b++)
-            if (all[a] == all[b] && all[a] != 0)
-                told = tp__run_fail(r,
-                                    "ranks %d and %d got the same batches: this program's reader "
-                                    "ignores tp_run.rank. Give it .share = tp_run_share(R), or run "
-                                    "the program in one process",
-                                    b, a);
-    free(all);
-    return told;
+    enum { OF_ENGINE = 5 };
+    tp_run *R = &r->run;
+    tp_tally *sum = &r->sum;
+    double x[OF_ENGINE + TP_RUN_SUMS] = { sum->report, sum->epoch, sum->reported, sum->of_epoch,
+                                          (double)R->summed };
+    if (!r->peers) return sum->report / sum->reported;
+    memcpy(x + OF_ENGINE, R->sum, sizeof R->sum);
+    tp_run_total(R, x, OF_ENGINE + TP_RUN_SUMS);
+    const double pending = sum->pending;
+    *sum = R->rank == 0 ? (tp_tally){ x[0], x[1], x[2], x[3], pending }
+                        : (tp_tally){ .pending = pending };
+    memcpy(R->sum, x + OF_ENGINE, sizeof R->sum);
+    R->summed = (int64_t)x[4];
+    tp__run_forget_sums(R);
+    return x[0] / x[2];
 }
 
 /* ---- for programs ---- */

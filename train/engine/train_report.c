@@ -130,19 +130,6 @@ typedef struct snapshot {
     size_t memory; /* bytes */
 } snapshot;
 
-/* Adds up the losses of all processes and returns the mean since the last report. Rank 0 keeps the
- * sums; the others begin anew. */
-static double gather_losses(tp_trainer *r)
-{
-    tp_tally *sum = &r->sum;
-    double x[] = { sum->report, sum->epoch, sum->reported, sum->of_epoch };
-    tp_run_total(&r->run, x, 4);
-    const bool keep = r->run.rank == 0;
-    *sum = keep ? (tp_tally){ x[0], x[1], x[2], x[3], sum->pending }
-                : (tp_tally){ .pending = sum->pending };
-    return x[0] / x[2];
-}
-
 static snapshot take_snapshot(const tp_trainer *r, double loss)
 {
     const double units = (double)(r->watch.updates * r->o->accumulation * r->run.units);
@@ -213,11 +200,11 @@ static bool report(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *v
 {
     if (r->run.rank == 0 && !tp__log_write(&r->log, make_line(r, now, epoch_end, validation)))
         return tp__run_fail(r, "%s", r->log.why);
+    if (r->t->after) r->t->after(&r->run);
     r->sum.report = 0;
     r->sum.reported = 0;
     memset(r->run.sum, 0, sizeof r->run.sum);
     r->run.summed = 0;
-    if (r->t->after) r->t->after(&r->run);
     return true;
 }
 
@@ -241,7 +228,10 @@ static void save_unvalidated(tp_trainer *r)
     memcpy(why, r->why, sizeof why);
     r->why[0] = '\0';
     tp_clear(r->run.E);
-    if (tp__run_fine(r)) tp__run_save(r);
+    const bool parted = r->parted;
+    r->parted = false; /* in all processes at once */
+    if (tp__run_everywhere(r, tp__run_fine(r))) tp__run_save(r);
+    r->parted = parted;
     memcpy(r->why, why, sizeof why);
 }
 
@@ -269,30 +259,34 @@ static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
     return done;
 }
 
-/* Recreates a run folder that was removed during the run and saves a checkpoint in it. A folder
- * that now holds another run is left alone. Either way the run fails with a message. */
-static void rescue(tp_trainer *r)
+/* Recreates the run folder. A folder that now holds another run is left alone. */
+static bool recreate(tp_trainer *r)
 {
     char path[TP_PATH];
     snprintf(path, sizeof path, "%s", r->folder.path);
-    r->why[0] = '\0';
     tp__log_close(&r->log);
     tp__folder_close(&r->folder);
-    if (!tp__folder_open(&r->folder, path)) {
-        tp__run_fail(r, "the run folder was removed while in use and cannot be recreated: %s",
-                     r->folder.why);
-    } else if (!tp__missing(r->folder.last)) {
-        tp__run_fail(r,
-                     "run folder %s was replaced while in use and holds another run; "
-                     "update %lld is lost",
-                     path, (long long)r->run.update);
-    } else if (tp__run_save(r)) {
-        tp__run_fail(
-            r,
-            "run folder %s was removed while in use; it was recreated with a checkpoint of "
-            "update %lld: continue with --resume",
-            path, (long long)r->run.update);
-    }
+    if (!tp__folder_open(&r->folder, path))
+        return tp__run_fail(r,
+                            "the run folder was removed while in use and cannot be recreated: %s",
+                            r->folder.why);
+    return tp__missing(r->folder.last) ||
+           tp__run_fail(r,
+                        "run folder %s was replaced while in use and holds another run; "
+                        "update %lld is lost",
+                        path, (long long)r->run.update);
+}
+
+/* Saves a checkpoint in place of a run folder that was removed. Either way the run fails with a
+ * message. */
+static void rescue(tp_trainer *r)
+{
+    r->why[0] = '\0';
+    if (!tp__run_everywhere(r, r->run.rank > 0 || recreate(r)) || !tp__run_save(r)) return;
+    tp__run_fail(r,
+                 "run folder %s was removed while in use; it was recreated with a checkpoint of "
+                 "update %lld: continue with --resume",
+                 r->folder.path, (long long)r->run.update);
 }
 
 static bool vanished(const tp_trainer *r)
@@ -304,10 +298,10 @@ static bool vanished(const tp_trainer *r)
 static bool keep_files(tp_trainer *r, const snapshot *now, duties todo)
 {
     const bool any = todo.validate || todo.report || todo.save;
-    const bool gone = tp__run_anywhere(r, any && vanished(r));
-    const bool done = tp__run_everywhere(r, !gone && write_files(r, now, todo));
-    if (!done && (gone || tp__run_anywhere(r, vanished(r)))) rescue(r);
-    return done && (!any || tp__run_agree(r, true)); /* a signal may have come meanwhile */
+    const bool gone = any && tp__run_anywhere(r, vanished(r));
+    const bool done = !gone && write_files(r, now, todo);
+    if (gone || (!done && !r->peers && vanished(r))) rescue(r);
+    return any ? tp__run_everywhere(r, done) : done;
 }
 
 static bool read_norm(tp_trainer *r, tp_tensor norm)
@@ -338,8 +332,8 @@ bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop)
         if (!tp__run_everywhere(r, tp__run_fine(r) && tp__run_collect(r, r->run.update)))
             return false;
     }
-    const bool gathers = r->peers && (todo.report || todo.save);
-    const double mean = gathers ? gather_losses(r) : r->sum.report / r->sum.reported;
+    const bool gathers = todo.report || todo.save;
+    const double mean = gathers ? tp__run_gather(r) : r->sum.report / r->sum.reported;
     const snapshot now = take_snapshot(r, mean);
     const double paused = tp_seconds();
     r->seconds += paused - r->watch.going;

@@ -173,6 +173,7 @@ bool tp__run_load(tp_trainer *r, tp_file *F)
     tp_set_random_state(R->T, (uint64_t)(seed + R->rank), (uint64_t)offset);
     tp__run_place(r, 0);
     if (r->t->read) r->t->read(R, F);
+    tp__run_forget_sums(R);
     if (!tp_file_ok(F)) tp__run_fail(r, "%s", tp_file_why(F));
     return tp__run_fine(r);
 }

@@ -106,6 +106,14 @@ static tp_tensor weighted(const tp_trainer *r, tp_tensor loss)
     return r->C ? tp_mul(r->run.T, loss, r->weight) : scaled(r->run.T, loss, weight_of(r));
 }
 
+/* Agrees with the others to exchange the gradients of the backward pass that follows. */
+static bool agree(tp_trainer *r, bool ready)
+{
+    r->weights += weight_of(r);
+    if (ready) r->agreed = tp__run_everywhere(r, tp__run_fine(r));
+    return !ready || r->agreed;
+}
+
 /* Runs forward and backward, and adds the loss to the pending ones. ready: these gradients complete
  * the update's. */
 static void differentiate(tp_trainer *r, bool ready)
@@ -114,6 +122,7 @@ static void differentiate(tp_trainer *r, bool ready)
     const tp_tensor loss = r->t->loss(&r->run);
     const double k = (double)(r->o->accumulation * r->run.ranks);
     const tp_tensor whole = adds_up(r) ? weighted(r, loss) : loss;
+    if (!r->C && !agree(r, ready)) return;
     if (ready && r->X && !r->C) tp_exchange_begin(r->X);
     tp_backward(T, scaled(T, whole, 1.0 / k));
     tp_carry(T, &r->losses, tp_add(T, r->losses, weighted(r, tp_detach(T, loss))));
@@ -129,14 +138,13 @@ static bool run_batch(tp_trainer *r, bool ready)
     r->run.targets = r->o->batch;
     r->t->next(&r->run);
     if (r->C) put(r, &r->weight, weight_of(r));
-    if (!tp__run_fine(r)) return false;
+    if (!tp__run_fine(r) || (r->C && !agree(r, ready))) return false;
     if (!tp_given(r->losses)) clear(r, &r->losses);
     if (!r->C) tp_reset(T);
     if (!r->C || tp_capture_begin(r->C)) {
         differentiate(r, ready);
         if (r->C) tp_capture_end(r->C);
     }
-    r->weights += weight_of(r);
     r->sum.pending += weight_of(r);
     return tp__run_fine(r) && (r->on_gpu || tp__run_collect(r, r->run.update + 1));
 }
@@ -153,10 +161,10 @@ static bool run_batches(tp_trainer *r)
 
 /* ---- several processes ---- */
 
-/* Sums the gradients over the processes. Those that failed take part, too. */
+/* Sums the gradients over the processes. One whose backward failed takes part, too. */
 static bool exchange(tp_trainer *r)
 {
-    if (!r->X || tp_exchange_finish(r->X)) return true;
+    if (!r->X || r->parted || tp_exchange_finish(r->X)) return !r->parted;
     return tp__run_fail(r, "%s", tp_exchange_why(r->X));
 }
 
@@ -164,7 +172,8 @@ static bool exchange(tp_trainer *r)
 static double mean_of(const tp_trainer *r)
 {
     const double batches = (double)(r->o->accumulation * r->run.ranks);
-    return adds_up(r) && r->weights > 0 ? batches / r->weights : 1.0;
+    const double weights = r->peers ? r->weight_sum : r->weights;
+    return adds_up(r) && weights > 0 ? batches / weights : 1.0;
 }
 
 /* For the sentence about a silent process. */
@@ -197,14 +206,23 @@ static bool step(tp_trainer *r, tp_tensor *norm)
     return tp__run_fine(r) && stepped;
 }
 
-/* A process whose step fails goes on to the next agreement, where all learn of it. */
+/* Runs the batches. A process that fails before it has agreed to exchange gradients says so in the
+ * agreement that the others are at. */
+static bool begin_update(tp_trainer *r)
+{
+    r->agreed = false;
+    const bool done = tp__run_fine(r) && run_batches(r);
+    if (done || !r->peers) return done;
+    return (r->agreed && !r->parted) || tp__run_everywhere(r, false);
+}
+
+/* One process alone ends at once where it fails; one of several goes on to the next agreement. */
 bool tp__run_update(tp_trainer *r, tp_tensor *norm)
 {
     tp_run *R = &r->run;
     name_update(r);
     tp__run_watch_rows(r, r->made);
-    const bool done = tp__run_fine(r) && run_batches(r), summed = exchange(r);
-    if (!tp__run_agree(r, done && summed)) return false;
+    if (!begin_update(r) || !exchange(r)) return false;
     if (!step(r, norm) && !r->peers) return false;
     r->made++;
     R->update++;

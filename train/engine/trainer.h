@@ -6,7 +6,8 @@
  *     one update        train_update.c    batches, gradients, the optimiser
  *     after it          train_report.c    validation, log, checkpoints
  *     checkpoints       train_state.c     last and best
- *     several processes train_peers.c     rows, agreement
+ *     several processes train_peers.c     agreement, sums, rows
+ *                       train_compare.c   what must be equal in all of them
  *     forecasts         train_plan.c      memory and time */
 #ifndef TP_TRAINER_H
 #define TP_TRAINER_H
@@ -75,12 +76,15 @@ typedef struct tp_trainer {
     bool on_gpu;
 
     tp_tally sum;
-    double weights; /* of the current update's batches so far */
-    double mean;    /* from the last update's gradients to those of its mean */
+    double weights;    /* of the current update's batches so far */
+    double weight_sum; /* over all processes */
+    double mean;       /* from the last update's gradients to those of its mean */
     tp_stopwatch watch;
     double started;   /* when training began */
-    int signal;       /* that any process got; 0: none */
-    bool late;        /* --time is over */
+    int signal;       /* that any process got, as of the last agreement; 0: none */
+    bool late;        /* --time was over then */
+    bool agreed;      /* to exchange this update's gradients */
+    bool parted;      /* all processes know that one has failed */
     int64_t made;     /* updates of this process */
     int64_t last;     /* the update that ends the run, unless --time does earlier */
     int64_t saved;    /* update of the last checkpoint; -1: none */
@@ -166,11 +170,29 @@ bool tp__run_fine(tp_trainer *r);
 
 /* ---- several processes: train_peers.c ---- */
 
-/* The agreement of an update: is `fine` true in every process? Sets r->signal to a stop signal that
- * any has got, r->late, and r->weights to the sum over all. */
-bool tp__run_agree(tp_trainer *r, bool fine);
-
 double tp__run_first(tp_trainer *r, double x); /* rank 0's x */
+
+/* Divides the settings' batch among the processes. Fails if it cannot be divided evenly. */
+bool tp__run_take_rows(tp_trainer *r);
+
+/* Sets the settings' batch to that of all processes, for files, or back to this one's rows. */
+void tp__run_show_batch(tp_trainer *r, bool whole);
+
+/* Is `here` true in any process of the run? Also after a failure that all know of. */
+bool tp__run_anywhere(tp_trainer *r, bool here);
+
+/* Is `fine` true in every process? If another process failed, this one fails too, so that none
+ * waits for it. Sets r->signal to a stop signal that any has got, r->late, and r->weight_sum. */
+bool tp__run_everywhere(tp_trainer *r, bool fine);
+
+/* Process 0 gets the sums since the last report of all processes; the others' become 0. Returns the
+ * mean loss since then, in all. */
+double tp__run_gather(tp_trainer *r);
+
+/* Sets the program's sums to 0 in all processes but process 0, which keeps those of a checkpoint. */
+void tp__run_forget_sums(tp_run *R);
+
+/* ---- train_compare.c ---- */
 
 /* Fails, naming rank, host and the difference, unless all processes have the same version,
  * settings, data and weights: before training, and before each checkpoint. Synchronises. */
@@ -180,19 +202,6 @@ bool tp__run_compare_peers(tp_trainer *r);
  * ones must differ between processes, or a program would train on the same rows several times. */
 void tp__run_watch_rows(tp_trainer *r, int64_t updates);
 bool tp__run_check_rows(tp_trainer *r, int64_t updates);
-
-/* Divides the settings' batch among the processes. Fails if it cannot be divided evenly. */
-bool tp__run_take_rows(tp_trainer *r);
-
-/* Sets the settings' batch to that of all processes, for files, or back to this one's rows. */
-void tp__run_show_batch(tp_trainer *r, bool whole);
-
-/* Is `here` true in any process of the run? */
-bool tp__run_anywhere(const tp_trainer *r, bool here);
-
-/* Is `fine` true in every process? If another process failed, this one fails too, so that none
- * waits for it. All processes call these in the same order. */
-bool tp__run_everywhere(tp_trainer *r, bool fine);
 
 /* ---- train_update.c ---- */
 
