@@ -224,6 +224,7 @@ bool tp__run_update(tp_trainer *r, tp_tensor *norm)
     tp__run_watch_rows(r, r->made);
     if (!begin_update(r) || !exchange(r)) return false;
     if (!step(r, norm) && !r->peers) return false;
+    if (!tp__run_even_buffers(r)) return false;
     r->made++;
     R->update++;
     tp__run_place(r, 0);

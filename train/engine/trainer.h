@@ -8,6 +8,7 @@
  *     checkpoints       train_state.c     last and best
  *     several processes train_peers.c     agreement, sums, rows
  *                       train_compare.c   what must be equal in all of them
+ *                       train_buffers.c   equal statistics of batch norms
  *     forecasts         train_plan.c      memory and time */
 #ifndef TP_TRAINER_H
 #define TP_TRAINER_H
@@ -202,6 +203,12 @@ bool tp__run_compare_peers(tp_trainer *r);
  * ones must differ between processes, or a program would train on the same rows several times. */
 void tp__run_watch_rows(tp_trainer *r, int64_t updates);
 bool tp__run_check_rows(tp_trainer *r, int64_t updates);
+
+/* ---- train_buffers.c ---- */
+
+/* Averages over the processes the buffers that differ between them: running statistics of batch
+ * norms. Called in each update, so that the run does not depend on when checkpoints are written. */
+bool tp__run_even_buffers(tp_trainer *r);
 
 /* ---- train_update.c ---- */
 
