@@ -90,9 +90,9 @@ TP_API TP_CHECKED bool tp_peers_broadcast(tp_peers *G, void *data, size_t n);
 TP_API TP_CHECKED bool tp_peers_send(tp_peers *G, int to, const void *data, size_t n);
 TP_API TP_CHECKED bool tp_peers_receive(tp_peers *G, int from, void *data, size_t n);
 
-/* Names what the processes do now, for the sentence of `lost` ("update 120"), and sets another
- * limit for it, where one process works alone: 0 restores that of the options. */
-TP_API void tp_peers_during(tp_peers *G, const char *what, double timeout);
+/* Names what the processes do now, for the sentence of `lost` ("update 120"). times: a multiple of
+ * the time limit, for work of very different length on each process; usually 1. */
+TP_API void tp_peers_during(tp_peers *G, const char *what, double times);
 
 /* ---- one file of all processes ---- */
 

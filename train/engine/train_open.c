@@ -255,6 +255,7 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, tp_peers *peers, int argc
                        .log = { .fd = -1 },
                        .best = t->higher ? -(double)INFINITY : (double)INFINITY };
     *status = TP_PARSED;
+    if (peers) tp_peers_during(peers, "the start", TP_PATIENCE);
     if (!tp__run_check_program(r)) return false;
     tp__run_complete_manual(r);
     r->run.state = calloc(1, t->state_size + 1);

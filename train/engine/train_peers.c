@@ -89,6 +89,17 @@ double tp__run_first(tp_trainer *r, double x)
     return x;
 }
 
+void tp__run_now(const tp_trainer *r, const char *what, int64_t update, double times)
+{
+    char text[120];
+    const int n = snprintf(text, sizeof text, "%s %lld", what, (long long)update);
+    if (!r->peers) return;
+    if (r->saved >= 0)
+        snprintf(text + n, sizeof text - (size_t)n, " (last checkpoint: update %lld)",
+                 (long long)r->saved);
+    tp_peers_during(r->peers, text, times);
+}
+
 /* ---- rows ---- */
 
 /* The settings' batch, which programs read. */

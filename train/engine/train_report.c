@@ -298,6 +298,7 @@ static bool vanished(const tp_trainer *r)
 static bool keep_files(tp_trainer *r, const snapshot *now, duties todo)
 {
     const bool any = todo.validate || todo.report || todo.save;
+    if (any) tp__run_now(r, "files after update", r->run.update, TP_PATIENCE);
     const bool gone = any && tp__run_anywhere(r, vanished(r));
     const bool done = !gone && write_files(r, now, todo);
     if (gone || (!done && !r->peers && vanished(r))) rescue(r);

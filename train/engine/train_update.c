@@ -176,18 +176,6 @@ static double mean_of(const tp_trainer *r)
     return adds_up(r) && weights > 0 ? batches / weights : 1.0;
 }
 
-/* For the sentence about a silent process. */
-static void name_update(const tp_trainer *r)
-{
-    char what[100];
-    const int n = snprintf(what, sizeof what, "update %lld", (long long)r->run.update + 1);
-    if (!r->peers) return;
-    if (r->saved >= 0)
-        snprintf(what + n, sizeof what - (size_t)n, " (last checkpoint: update %lld)",
-                 (long long)r->saved);
-    tp_peers_during(r->peers, what, 0);
-}
-
 /* ---- the update ---- */
 
 double tp__run_rate(const tp_trainer *r, int64_t update)
@@ -220,7 +208,7 @@ static bool begin_update(tp_trainer *r)
 bool tp__run_update(tp_trainer *r, tp_tensor *norm)
 {
     tp_run *R = &r->run;
-    name_update(r);
+    tp__run_now(r, "update", R->update + 1, r->made == 0 ? TP_PATIENCE : 1);
     tp__run_watch_rows(r, r->made);
     if (!begin_update(r) || !exchange(r)) return false;
     if (!step(r, norm) && !r->peers) return false;

@@ -173,6 +173,12 @@ bool tp__run_fine(tp_trainer *r);
 
 double tp__run_first(tp_trainer *r, double x); /* rank 0's x */
 
+/* Names what the processes do now ("update", 120), for the sentence about a silent one, and a
+ * multiple of --peer-timeout for it: TP_PATIENCE where one of them may work alone, as at the start,
+ * in a validation or when files are written. */
+enum { TP_PATIENCE = 20 };
+void tp__run_now(const tp_trainer *r, const char *what, int64_t update, double times);
+
 /* Divides the settings' batch among the processes. Fails if it cannot be divided evenly. */
 bool tp__run_take_rows(tp_trainer *r);
 

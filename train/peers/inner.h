@@ -18,7 +18,7 @@ struct tp_peers {
     tp_transport t;
     tp_peers_opts o;
     tp_err err;
-    uint64_t small;  /* exchanges so far */
+    uint64_t small;     /* exchanges so far */
     tp_watchdog *watch; /* NULL: waiting has no limit */
     /* Read by the watchdog: */
     atomic_int waiting;             /* the rank that is waited for; -1: none */

@@ -76,13 +76,13 @@ bool tp__peers_fail(tp_peers *G, const char *fmt, ...)
     return false;
 }
 
-void tp_peers_during(tp_peers *G, const char *what, double timeout)
+void tp_peers_during(tp_peers *G, const char *what, double times)
 {
     if (!G || G == &no_memory) return;
     const int next = !G->using;
     snprintf(G->during[next], sizeof G->during[next], "%s", what);
     G->using = next;
-    G->limit = timeout > 0 ? timeout : G->o.timeout;
+    G->limit = times * G->o.timeout;
 }
 
 /* ---- messages ---- */
