@@ -42,6 +42,8 @@ typedef struct tp_transport {
     /* 1: the message is done, and the request is gone; 0: not yet; -1: failed. Makes progress on
      * all messages. */
     int (*test)(void *env, void *request);
+    const char *(*why)(void *env); /* a message failed; may be NULL */
+    /* Not called after an error, when MPI could wait for ever; may be NULL. */
     void (*close)(void *env);
 } tp_transport;
 
@@ -57,15 +59,23 @@ typedef struct tp_peers_opts {
      * a sentence that names rank and host; it should end the process. NULL: waiting has no limit. */
     void (*lost)(void *env, const char *why);
     void *env;
+    bool keep_binding; /* tp_peers_open leaves this process on the cores that it was started on */
 } tp_peers_opts;
 
 /* The processes that an MPI launcher (mpirun, mpiexec, srun) started together with this one: finds
  * the launcher in the environment and loads the transport for it. NULL if this process was started
  * alone. Otherwise never NULL; see tp_peers_ok. o may be NULL. Call it once, before threads start.
- * tp_peers_new: the same over a transport of your own, which it closes. */
+ *
+ * The processes of a host divide its cores, as far as the launcher itself may use them: each runs on
+ * its own stretch, at most on its part of the CPU quota, and devices opened later have as many
+ * threads. So one process a host has all cores, though Open MPI binds it to one. A process that was
+ * bound on purpose stays where it is: by `mpirun --bind-to`, by srun, by taskset below the launcher.
+ *
+ * tp_peers_new: the same over a transport of your own, which it closes; cores stay as they are. */
 TP_API tp_peers *tp_peers_open(const tp_peers_opts *o);
 TP_API tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o);
-TP_API void tp_peers_close(tp_peers *G); /* waits for no other process */
+/* MPI waits for the other processes to close, too, but not after an error. */
+TP_API void tp_peers_close(tp_peers *G);
 
 /* Errors are sticky: after a failed message every call fails at once. */
 TP_API bool tp_peers_ok(const tp_peers *G);

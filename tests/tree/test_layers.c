@@ -89,8 +89,10 @@ Test(layers, the_library_never_ends_the_process_nor_prints)
     cr_expect_eq(
         lines("grep -rnw getenv --include='*.[ch]' tensor autograd cpu cuda nn train models data "
               "detection | "
-              "grep -vE '^(train/engine/terminal.c|cpu/kit/blas.c):'"),
-        0, "no environment variables, but for what a terminal can show and how OpenBLAS is loaded");
+              "grep -vE '^(train/engine/terminal.c|train/peers/launch.c|cpu/kit/blas.c):'"),
+        0,
+        "no environment variables, but for what a terminal can show, how OpenBLAS is loaded, and "
+        "who started the process");
 }
 
 /* docs/design.md, "Where things are", has a line for each source folder, indented by depth. A line

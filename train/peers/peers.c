@@ -37,8 +37,9 @@ tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o)
 void tp_peers_close(tp_peers *G)
 {
     if (!G || G == &no_memory) return;
+    G->waiting = G->t.ranks;
+    if (G->t.close && G->err.code == TP_OK) G->t.close(G->t.env);
     tp__watchdog_free(G->watch);
-    if (G->t.close) G->t.close(G->t.env);
     free(G);
 }
 
@@ -87,10 +88,16 @@ void tp_peers_during(tp_peers *G, const char *what, double times)
 
 /* ---- messages ---- */
 
+static bool fail_message(tp_peers *G, const tp_message *m, const char *what)
+{
+    const char *why = G->t.why ? G->t.why(G->t.env) : "";
+    return tp__peers_fail(G, "%s: a message %s rank %d failed%s%s", G->t.name, what, m->peer,
+                          why[0] ? ": " : "", why);
+}
+
 static bool begun(tp_peers *G, tp_message *m, const char *what)
 {
-    return m->request ||
-           tp__peers_fail(G, "%s: a message %s rank %d failed", G->t.name, what, m->peer);
+    return m->request || fail_message(G, m, what);
 }
 
 bool tp__peers_send(tp_peers *G, tp_message *m, int to, int tag, const void *data, size_t n)
@@ -116,7 +123,7 @@ bool tp__peers_done(tp_peers *G, tp_message *m)
     if (done == 0) return false;
     m->request = NULL;
     G->progress++;
-    if (done < 0) tp__peers_fail(G, "%s: a message with rank %d failed", G->t.name, m->peer);
+    if (done < 0) fail_message(G, m, "with");
     return true;
 }
 

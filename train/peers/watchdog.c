@@ -1,7 +1,10 @@
 /* watchdog.c - notices that a process stays silent.
  *
  * The thread counts its own ticks instead of reading a clock: a process that was stopped and
- * continues must not accuse the others of the time that it slept itself. */
+ * continues must not accuse the others of the time that it slept itself.
+ *
+ * The first process that gives up ends the run, so ranks give up one after the other: all but one
+ * are ended by the launcher before they repeat its sentence. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,12 +41,20 @@ static bool tick(tp_watchdog *w)
 
 static void tell(tp_peers *G, int rank, double seconds)
 {
-    char text[400];
+    char who[40] = "another rank", text[400];
+    if (rank < G->t.ranks) snprintf(who, sizeof who, "rank %d", rank);
     snprintf(text, sizeof text,
-             "rank %d has not answered rank %d on host %s for %.0f s, in %s; if it only needs more "
+             "%s has not answered rank %d on host %s for %.0f s, in %s; if it only needs more "
              "time, raise --peer-timeout",
-             rank, G->t.rank, G->t.host, seconds, G->during[G->using]);
+             who, G->t.rank, G->t.host, seconds, G->during[G->using]);
     G->o.lost(G->o.env, text);
+}
+
+/* The limit in ticks; Open MPI needs up to 3 s to end the others. */
+static double patience(const tp_peers *G)
+{
+    const int turn = G->t.rank < 2 ? G->t.rank : 2;
+    return G->limit * (1 + 0.1 * turn) * TICKS_PER_SECOND;
 }
 
 static void *watch(void *env)
@@ -57,7 +68,7 @@ static void *watch(void *env)
         const uint64_t now = G->progress;
         ticks = rank < 0 || now != before ? 0 : ticks + 1;
         before = now;
-        if ((double)ticks <= G->limit * TICKS_PER_SECOND) continue;
+        if ((double)ticks <= patience(G)) continue;
         tell(G, rank, G->limit);
         ticks = 0;
     }
