@@ -17,12 +17,14 @@ typedef struct tp_cut {
 } tp_cut;
 
 typedef struct tp_cuts {
-    tp_cut *at; /* in the order of the block of values; buckets and owners ascend */
+    tp_cut *at; /* in the order of the block of values; buckets ascend */
     int n, buckets, ranks;
 } tp_cuts;
 
-/* Cuts P, which must be complete, for that many processes into buckets of about `bytes`. whole: an
- * owner has whole parameters (optimisers with norms of a parameter). at NULL: out of memory. */
+/* Cuts P, which must be complete, for that many processes into buckets of at least `bytes`, but for
+ * the last one. Each process owns an equal part of each bucket, to a unit; owners ascend in it.
+ * whole: an owner has whole parameters (optimisers with norms of a parameter), and they are divided
+ * evenly over the whole block instead. at NULL: out of memory. */
 tp_cuts tp__cuts_new(const tp_params *P, int ranks, size_t bytes, bool whole);
 void tp__cuts_free(tp_cuts *c);
 
