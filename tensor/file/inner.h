@@ -38,25 +38,31 @@ const tp_stored *tp__stored_as(tp_dtype dt);   /* dt as stored */
 
 /* A stretch of a tensor's bytes, in the memory of one process of several. */
 typedef struct tp_stretch {
-    int owner; /* its rank */
-    size_t bytes;
+    int owner;        /* its rank */
+    size_t bytes;     /* of whole elements */
     const void *data; /* where this process is the owner */
     tp_device *dev;   /* NULL: host memory */
 } tp_stretch;
 
-/* Adds a tensor that consists of stretches; the list is copied. */
+/* Adds a tensor that consists of stretches; the list is copied. Only tp__writer_join with more
+ * processes than the highest owner can write it. */
 void tp__writer_add_stretches(tp_writer *W, const char *name, tp_dtype dt, tp_shape s,
                               const tp_stretch *at, int n);
 
-/* How a writer of several processes moves the bytes of other processes to rank 0. */
+/* How a writer of several processes agrees with the others and moves their bytes to rank 0. */
 typedef struct tp_join {
     int rank, ranks;
     void *env;
     /* On rank 0: receives n bytes from `owner`. On the owner: sends them. False: failed. */
     bool (*move)(void *env, int owner, void *data, size_t n);
+    /* True in all processes if true in any, and after an error. */
+    bool (*any)(void *env, bool here);
 } tp_join;
 
-/* Commits in all processes, as tp_peers_commit describes: rank 0 writes, the others send. */
+/* Commits in all processes, as tp_peers_commit describes: rank 0 writes, the others send. Every
+ * process must call it, also with a failed writer, so that none waits for it in vain. If one has
+ * failed, all return false; if by a value that tp_writer_finite refuses, all with
+ * TP_E_NONFINITE. */
 bool tp__writer_join(tp_writer *W, const tp_join *j, const char *rows);
 
 /* Adds device memory under a name; tp_writer_commit reads its bytes. */

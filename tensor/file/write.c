@@ -1,39 +1,13 @@
-/* write.c - writes safetensors files. Layout: inner.h.
- *
- * Tensors are written from the caller's memory; device memory passes through one bounded buffer.
- * The header, which holds their checksums, is written last. */
+/* write.c - collects what a safetensors file will hold, and its header. Layout: inner.h. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tensor/backend.h"
 #include "tensor/file/checksum.h"
-#include "tensor/file/inner.h"
-
-#define CHUNK ((size_t)1 << 20)
-
-typedef struct item {
-    char *name;
-    tp_view view;
-    size_t bytes, begin;
-    int order;      /* index in order of addition */
-    tp_device *dev; /* NULL: host memory */
-    void *own;      /* a copy of the data, or NULL */
-} item;
-
-struct tp_writer {
-    tp_err err;
-    char *path;
-    json_t *meta;
-    item *items;
-    int n;
-    size_t cap;
-    bool committed, no_nan, finite; /* no_nan refuses NaN, finite also infinity */
-};
+#include "tensor/file/writer.h"
 
 static tp_writer no_memory = {
     .err = { TP_E_MEMORY, "file: out of memory for the writer object itself", NULL },
@@ -44,14 +18,12 @@ static tp_writer no_writer = {
              NULL },
 };
 
-/* W, or a failed writer if W is NULL. */
-static tp_writer *some(const tp_writer *W)
+tp_writer *tp__writer_some(const tp_writer *W)
 {
     return W ? (tp_writer *)(uintptr_t)W : &no_writer;
 }
 
-static void fail(tp_writer *W, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
-static void fail(tp_writer *W, tp_code code, const char *fmt, ...)
+void tp__writer_failf(tp_writer *W, tp_code code, const char *fmt, ...)
 {
     if (!tp_writer_ok(W)) return;
     char text[TP_TEXT], path[1000], plain[TP_TEXT];
@@ -63,9 +35,9 @@ static void fail(tp_writer *W, tp_code code, const char *fmt, ...)
             tp_plain(text, plain, sizeof plain));
 }
 
-static void no_host_memory(tp_writer *W)
+void tp__writer_no_memory(tp_writer *W)
 {
-    fail(W, TP_E_MEMORY, "out of host memory");
+    tp__writer_failf(W, TP_E_MEMORY, "out of host memory");
 }
 
 /* ---- collecting ---- */
@@ -83,7 +55,8 @@ tp_writer *tp_writer_new(const char *path)
     W->path = copy;
     W->meta = meta;
     if (!path || !*path)
-        fail(W, TP_E_VALUE, "%s was given in place of a path", path ? "an empty text" : "NULL");
+        tp__writer_failf(W, TP_E_VALUE, "%s was given in place of a path",
+                         path ? "an empty text" : "NULL");
     return W;
 }
 
@@ -93,6 +66,7 @@ void tp_writer_free(tp_writer *W)
     for (int i = 0; i < W->n; i++) {
         free(W->items[i].name);
         free(W->items[i].own);
+        free(W->items[i].parts);
     }
     free(W->items);
     json_decref(W->meta);
@@ -102,16 +76,16 @@ void tp_writer_free(tp_writer *W)
 
 bool tp_writer_ok(const tp_writer *W)
 {
-    return some(W)->err.code == TP_OK;
+    return tp__writer_some(W)->err.code == TP_OK;
 }
 const char *tp_writer_why(const tp_writer *W)
 {
-    return some(W)->err.text;
+    return tp__writer_some(W)->err.text;
 }
 
 tp_code tp_writer_code(const tp_writer *W)
 {
-    return some(W)->err.code;
+    return tp__writer_some(W)->err.code;
 }
 
 void tp__writer_no_nan(tp_writer *W)
@@ -126,7 +100,7 @@ void tp_writer_finite(tp_writer *W)
 
 void tp__writer_fail(tp_writer *W, const tp_err *e)
 {
-    fail(W, e->code, "%s", e->text);
+    tp__writer_failf(W, e->code, "%s", e->text);
 }
 
 void tp_writer_meta(tp_writer *W, const char *key, const char *value)
@@ -134,14 +108,15 @@ void tp_writer_meta(tp_writer *W, const char *key, const char *value)
     if (!tp_writer_ok(W)) return;
     errno = 0; /* jansson does not say why it failed; malloc sets errno */
     if (strcmp(key, TP_SUM_HEADER) == 0 || strcmp(key, TP_SUM_TENSORS) == 0)
-        fail(W, TP_E_VALUE, "metadata '%s' is a checksum, which the writer itself makes", key);
+        tp__writer_failf(W, TP_E_VALUE,
+                         "metadata '%s' is a checksum, which the writer itself makes", key);
     else if (json_object_get(W->meta, key))
-        fail(W, TP_E_VALUE, "metadata '%.200s' is given twice", key);
+        tp__writer_failf(W, TP_E_VALUE, "metadata '%.200s' is given twice", key);
     else if (!value ||
              (json_object_set_new(W->meta, key, json_string(value)) != 0 && errno == ENOMEM))
-        no_host_memory(W);
+        tp__writer_no_memory(W);
     else if (!json_object_get(W->meta, key))
-        fail(W, TP_E_VALUE, "metadata '%.200s' is not UTF-8 text", key);
+        tp__writer_failf(W, TP_E_VALUE, "metadata '%.200s' is not UTF-8 text", key);
 }
 
 void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value)
@@ -155,7 +130,7 @@ void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value)
 void tp_writer_meta_num(tp_writer *W, const char *key, double value)
 {
     if (!isfinite(value)) {
-        fail(W, TP_E_VALUE, "metadata '%.200s' is not a finite number", key);
+        tp__writer_failf(W, TP_E_VALUE, "metadata '%.200s' is not a finite number", key);
         return;
     }
     void *locale = tp_c_locale_begin();
@@ -171,7 +146,7 @@ void tp_writer_meta_num(tp_writer *W, const char *key, double value)
     }
     json_decref(j);
     tp_c_locale_end(locale);
-    if (!same) no_host_memory(W);
+    if (!same) tp__writer_no_memory(W);
 }
 
 static bool check(tp_writer *W, const char *name, const tp_shape *s, tp_dtype dt, const void *host)
@@ -181,30 +156,32 @@ static bool check(tp_writer *W, const char *name, const tp_shape *s, tp_dtype dt
     errno = 0;
     json_t *text = json_string(name);
     if (!text && errno == ENOMEM)
-        no_host_memory(W);
+        tp__writer_no_memory(W);
     else if (!text || strcmp(name, "__metadata__") == 0)
-        fail(W, TP_E_VALUE, "'%.200s' cannot be the name of a tensor; use other UTF-8 text", name);
+        tp__writer_failf(W, TP_E_VALUE,
+                         "'%.200s' cannot be the name of a tensor; use other UTF-8 text", name);
     else if ((unsigned)dt >= TP_NDTYPES)
-        fail(W, TP_E_DTYPE, "tensor '%.200s' has no valid dtype", name);
+        tp__writer_failf(W, TP_E_DTYPE, "tensor '%.200s' has no valid dtype", name);
     else if (!tp__numel(s, &numel) || !tp__size_mul((size_t)numel, tp_dtype_size(dt), &bytes))
-        fail(W, TP_E_SHAPE, "tensor '%.200s' has no valid shape", name);
+        tp__writer_failf(W, TP_E_SHAPE, "tensor '%.200s' has no valid shape", name);
     else if (!host && numel > 0)
-        fail(W, TP_E_VALUE, "tensor '%.200s' has no data", name);
+        tp__writer_failf(W, TP_E_VALUE, "tensor '%.200s' has no data", name);
     json_decref(text);
     return tp_writer_ok(W);
 }
 
 /* Adds an item; NULL with W failed. */
-static item *add(tp_writer *W, const char *name, const tp_view *v)
+static tp_item *add(tp_writer *W, const char *name, const tp_view *v)
 {
     if (!tp_reserve(&W->items, &W->cap, (size_t)W->n, 1, sizeof *W->items)) {
-        no_host_memory(W);
+        tp__writer_no_memory(W);
         return NULL;
     }
-    item *t = &W->items[W->n];
-    *t = (item){ .name = strdup(name), .view = *v, .bytes = tp__view_bytes(v), .order = W->n };
+    tp_item *t = &W->items[W->n];
+    *t = (tp_item){ .name = strdup(name), .view = *v, .bytes = tp__view_bytes(v), .order = W->n };
+    t->whole = (tp_stretch){ .bytes = t->bytes, .data = v->data };
     if (!t->name) {
-        no_host_memory(W);
+        tp__writer_no_memory(W);
         return NULL;
     }
     W->n++;
@@ -216,35 +193,62 @@ void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape s, cons
 {
     if (!tp_writer_ok(W) || !check(W, name, &s, dt, host)) return;
     const tp_view v = tp__view(dt, &s, (void *)host);
-    item *t = add(W, name, &v);
+    tp_item *t = add(W, name, &v);
     if (!t || !copy || t->bytes == 0) return;
     t->own = malloc(t->bytes);
     if (!t->own)
-        no_host_memory(W);
+        tp__writer_no_memory(W);
     else
-        t->view.data = memcpy(t->own, host, t->bytes);
+        t->whole.data = memcpy(t->own, host, t->bytes);
 }
 
 void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const tp_view *v)
 {
     const tp_shape s = tp__view_shape(v);
-    if (D->dry) fail(W, TP_E_STATE, "'%.200s' lives on a dry device, which holds no values", name);
+    if (D->dry)
+        tp__writer_failf(W, TP_E_STATE, "'%.200s' lives on a dry device, which holds no values",
+                         name);
     if (!tp_writer_ok(W) || !check(W, name, &s, v->dtype, v->data)) return;
-    item *t = add(W, name, v);
-    if (t && D->be->kind != TP_CPU) t->dev = D; /* CPU memory is host memory */
+    tp_item *t = add(W, name, v);
+    if (t && D->be->kind != TP_CPU) t->whole.dev = D; /* CPU memory is host memory */
+}
+
+void tp__writer_add_stretches(tp_writer *W, const char *name, tp_dtype dt, tp_shape s,
+                              const tp_stretch *at, int n)
+{
+    if (!tp_writer_ok(W) || !check(W, name, &s, dt, at)) return;
+    const tp_view v = tp__view(dt, &s, NULL);
+    const size_t size = tp_dtype_size(dt);
+    size_t left = tp__view_bytes(&v);
+    bool fit = true;
+    for (int i = 0; fit && i < n; i++) {
+        fit = at[i].owner >= 0 && at[i].bytes % size == 0 && at[i].bytes <= left;
+        left -= at[i].bytes;
+    }
+    if (!fit || left > 0) {
+        tp__writer_failf(W, TP_E_VALUE, "the stretches of tensor '%.200s' do not fill it", name);
+        return;
+    }
+    tp_item *t = add(W, name, &v);
+    if (!t || n == 0) return;
+    t->parts = malloc((size_t)n * sizeof *at);
+    t->n = n;
+    if (!t->parts)
+        tp__writer_no_memory(W);
+    else
+        memcpy(t->parts, at, (size_t)n * sizeof *at);
 }
 
 /* ---- the header ---- */
 
 static int by_place(const void *pa, const void *pb)
 {
-    const item *a = pa, *b = pb;
+    const tp_item *a = pa, *b = pb;
     const size_t ea = tp_dtype_size(a->view.dtype), eb = tp_dtype_size(b->view.dtype);
     return ea != eb ? (ea < eb ? 1 : -1) : a->order - b->order;
 }
 
-/* Assigns the offsets: wide elements first, so that all tensors are aligned without gaps. */
-static void place(tp_writer *W)
+void tp__writer_place(tp_writer *W)
 {
     size_t at = 0;
     if (W->n) qsort(W->items, (size_t)W->n, sizeof *W->items, by_place);
@@ -255,7 +259,7 @@ static void place(tp_writer *W)
 }
 
 /* NULL without memory. */
-static json_t *describe(const item *t)
+static json_t *describe(const tp_item *t)
 {
     json_t *shape = json_array();
     bool ok = shape != NULL;
@@ -288,126 +292,23 @@ static json_t *describe_all(const tp_writer *W)
     return meta;
 }
 
-/* The JSON text, or NULL with W failed. */
-static char *header(tp_writer *W)
+char *tp__writer_header(tp_writer *W)
 {
     errno = 0; /* without memory jansson may drop characters and continue; malloc sets errno */
     json_t *root = json_object();
-    if (json_object_set_new(root, "__metadata__", describe_all(W)) != 0) no_host_memory(W);
+    if (json_object_set_new(root, "__metadata__", describe_all(W)) != 0) tp__writer_no_memory(W);
     for (int i = 0; i < W->n; i++) {
-        const item *t = &W->items[i];
+        const tp_item *t = &W->items[i];
         if (json_object_get(root, t->name))
-            fail(W, TP_E_VALUE, "tensor '%.200s' is given twice", t->name);
+            tp__writer_failf(W, TP_E_VALUE, "tensor '%.200s' is given twice", t->name);
         else if (json_object_set_new(root, t->name, describe(t)) != 0)
-            no_host_memory(W);
+            tp__writer_no_memory(W);
     }
     char *text = tp_writer_ok(W) ? json_dumps(root, JSON_COMPACT) : NULL;
-    if (!text || errno == ENOMEM) no_host_memory(W);
+    if (!text || errno == ENOMEM) tp__writer_no_memory(W);
     json_decref(root);
     if (tp_writer_ok(W) && strlen(text) > TP_FILE_HEADER_MAX - 8)
-        fail(W, TP_E_VALUE, "its header would exceed %d bytes; write several files",
-             TP_FILE_HEADER_MAX);
+        tp__writer_failf(W, TP_E_VALUE, "its header would exceed %d bytes; write several files",
+                         TP_FILE_HEADER_MAX);
     return text;
-}
-
-/* ---- the file ---- */
-
-typedef struct content {
-    tp_writer *writer;
-    char *frame; /* the length and the JSON text, padded */
-    size_t length;
-    void *buffer;
-    tp_sum *sum;
-} content;
-
-/* Builds the header, whose checksums are filled in later; frees the text. */
-static void frame(content *c, char *text)
-{
-    const size_t length = text ? strlen(text) : 0;
-    const uint64_t padded = (length + 7) / 8 * 8;
-    c->length = sizeof padded + (size_t)padded;
-    c->frame = text ? malloc(c->length) : NULL;
-    if (c->frame) {
-        memcpy(c->frame, &padded, sizeof padded);
-        memcpy(c->frame + 8, text, length);
-        memset(c->frame + 8 + length, ' ', (size_t)padded - length);
-    }
-    free(text);
-}
-
-/* Fails W if data, the part of t from byte `at` on, has a value that W refuses. */
-static bool accept(tp_writer *W, const item *t, size_t at, const void *data, size_t bytes)
-{
-    const size_t size = tp_dtype_size(t->view.dtype);
-    const tp_view part = { .dtype = t->view.dtype,
-                           .data = (void *)(uintptr_t)data,
-                           .numel = (int64_t)(bytes / size) };
-    if (!(W->finite || W->no_nan) || !tp_is_float(part.dtype)) return true;
-    for (int64_t i = 0; i < part.numel; i++) {
-        const double x = tp_ld(&part, i);
-        if (isfinite(x) || (isinf(x) && !W->finite)) continue;
-        fail(W, TP_E_NONFINITE,
-             "element %lld of tensor '%.200s' is %s; the former file is untouched",
-             (long long)(at / size) + (long long)i, t->name, isnan(x) ? "NaN" : "infinite");
-        return false;
-    }
-    return true;
-}
-
-static bool put_part(const content *c, int fd, const item *t, size_t at, const void *data, size_t n)
-{
-    if (!accept(c->writer, t, at, data, n)) return false;
-    tp__sum_add(c->sum, data, n);
-    return tp__file_put(fd, data, n);
-}
-
-/* Writes pieces that are still in the cache after they are summed. */
-static bool put_item(const content *c, int fd, const item *t)
-{
-    bool ok = true;
-    tp__sum_begin(c->sum);
-    for (size_t at = 0; ok && at < t->bytes; at += CHUNK) {
-        const size_t n = t->bytes - at < CHUNK ? t->bytes - at : CHUNK;
-        const char *from = (const char *)t->view.data + at;
-        if (t->dev && !tp__device_read(t->dev, c->buffer, from, n)) {
-            fail(c->writer, t->dev->err.code, "tensor '%.200s': %s; the former file is untouched",
-                 t->name, t->dev->err.text);
-            return false;
-        }
-        ok = put_part(c, fd, t, at, t->dev ? c->buffer : from, n);
-    }
-    return ok;
-}
-
-/* Writes the data first, since the header holds their checksums. */
-static bool put_content(int fd, void *env)
-{
-    const content *c = env;
-    char *const json = c->frame + 8;
-    bool ok = lseek(fd, (off_t)c->length, SEEK_SET) >= 0;
-    for (int i = 0; ok && i < c->writer->n; i++) {
-        ok = put_item(c, fd, &c->writer->items[i]);
-        tp__sum_print(tp__sum_end(c->sum), json + TP_SUMS_AT + TP_SUM_DIGITS * i);
-    }
-    tp__sum_print(tp__sum_header(c->sum, json, c->length - 8), json + TP_SUM_AT);
-    return ok && lseek(fd, 0, SEEK_SET) == 0 && tp__file_put(fd, c->frame, c->length);
-}
-
-bool tp_writer_commit(tp_writer *W)
-{
-    if (!tp_writer_ok(W)) return false;
-    if (W->committed) {
-        fail(W, TP_E_STATE, "this writer was committed before; make a new one");
-        return false;
-    }
-    W->committed = true;
-    place(W);
-    content c = { .writer = W, .buffer = malloc(CHUNK), .sum = tp__sum_new() };
-    frame(&c, header(W));
-    if (!c.buffer || !c.sum || !c.frame) no_host_memory(W);
-    if (tp_writer_ok(W)) tp__file_replace(&W->err, W->path, put_content, &c);
-    tp__sum_free(c.sum);
-    free(c.buffer);
-    free(c.frame);
-    return tp_writer_ok(W);
 }
