@@ -162,8 +162,6 @@ static int finish(tp_trainer *r, double began)
         complain(r);
     else if (r->run.rank == 0)
         say_goodbye(r);
-    tp__run_anywhere(r,
-                     false); /* a launcher kills the others when one process ends with an error */
     if (r->o->profile && r->run.D && r->run.rank == 0)
         tp__op_times_print(r->run.D, tp_seconds() - began);
     return r->why[0] ? 1 : stopping(r) ? 128 + stopping(r) : 0;
@@ -197,6 +195,7 @@ int tp_train_main_with(const tp_training *t, tp_peers *peers, int argc, char **a
         status = run(r);
     else if (r->why[0])
         status = complain(r);
+    if (peers) tp_peers_any(peers, false); /* launchers kill the others when one ends by an error */
     tp__run_close(r);
     free(r);
     return status;
