@@ -192,6 +192,12 @@ Test(peers_refusals, batches_that_cannot_be_divided)
                    "--batch 2 has no example for some of the 3 processes");
 }
 
+Test(peers_refusals, one_gpu_for_all)
+{
+    expect_refused((together){ .flags = { "--run-dir a --dtype f32 --device cuda:0" } },
+                   "--device cuda:0 would put 3 processes of host here on one GPU");
+}
+
 Test(peers_refusals, a_reader_that_ignores_its_rank)
 {
     expect_refused((together){ .flags = { "--run-dir a --same-rows" } }, "ignores tp_run.rank");

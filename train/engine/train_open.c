@@ -15,13 +15,33 @@
 
 /* ---- devices, model, optimiser ---- */
 
+/* The name of the device: of the processes of a host, each has a GPU of its own. */
+static const char *device_of(tp_trainer *r, char *buf, size_t size)
+{
+    const char *name = r->o->machine.device;
+    const tp_transport *t = tp_peers_transport(r->peers);
+    if (!t || strncmp(name, "cuda", 4) != 0) return name;
+    if (strcmp(name, "cuda") != 0 && t->local_ranks > 1)
+        tp__run_fail(
+            r,
+            "--device %s would put %d processes of host %s on one GPU: give --device cuda, "
+            "which gives each its own, and start no more of them than there are GPUs",
+            name, t->local_ranks, t->host);
+    else if (strcmp(name, "cuda") == 0)
+        snprintf(buf, size, "cuda:%d", t->local_rank);
+    return strcmp(name, "cuda") == 0 ? buf : name;
+}
+
 static void open_device(tp_trainer *r, bool dry, bool blank)
 {
     const tp_train_settings *o = r->o;
     const tp_dtype dtype = (tp_dtype)o->machine.dtype;
+    char name[32];
     tp_run *R = &r->run;
+    const char *device = device_of(r, name, sizeof name);
+    if (r->why[0]) return;
     R->D = tp_device_open(
-        o->machine.device,
+        device,
         &(tp_device_opts){ .threads = (int)o->machine.threads, .dry = dry, .profile = o->profile });
     R->P = tp_params_new(R->D, &(tp_params_opts){ .seed = (uint64_t)o->seed,
                                                   .dtype = dtype == TP_F64 ? TP_F64 : TP_F32,
