@@ -264,6 +264,10 @@ def steps(args, batch):
 
     if not cuda:
         seconds = training_step.median(training_step.times(args, optimiser, draw, loss))
+        if training_step.ranks() > 1:
+            with run.no_sync():
+                alone = training_step.median(training_step.times(args, optimiser, draw, loss))
+            args.exposed = seconds - alone
         return seconds, training_step.peak_mb(args)
     for i in range(training_step.WARM_UP + args.steps):  # the host runs ahead, as in training
         x, y = draw()
@@ -282,7 +286,7 @@ def bench(args):
     batch, room = args.batch, None
     while True:
         try:
-            seconds, peak = steps(args, batch)
+            seconds, peak = steps(args, batch // training_step.ranks())
             break
         except torch.OutOfMemoryError:
             if batch == 1:
@@ -295,7 +299,8 @@ def bench(args):
     training_step.report(
         args, model="ls_lm-small", dtype=args.dtype, tokens=args.tokens, batch=args.batch,
         ran_batch=batch, threads=args.threads, seconds=seconds,
-        tokens_per_s=batch * args.tokens / seconds, peak_mb=room or peak, smoke=args.smoke)
+        tokens_per_s=batch * args.tokens / seconds, peak_mb=room or peak, smoke=args.smoke,
+        **({"exposed": args.exposed} if training_step.ranks() > 1 else {}))
 
 
 def main():

@@ -1,10 +1,12 @@
 """Training steps as the peers' scripts time them: flags, clock, a step, memory, the JSON line."""
 import argparse
 import json
+import os
 import resource
 import time
 
 import torch
+import torch.distributed
 
 WARM_UP = 2  # steps before the measured ones
 FLAGS = {
@@ -47,8 +49,18 @@ def run(p, check, bench):
         bench(args)
 
 
+def ranks():
+    """The processes that torchrun started together."""
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
 def compiled(model, args):
-    return torch.compile(model, dynamic=False) if args.compile else model
+    """Under torchrun, DistributedDataParallel with gloo, each process with its part of --batch."""
+    model = torch.compile(model, dynamic=False) if args.compile else model
+    if ranks() == 1:
+        return model
+    torch.distributed.init_process_group("gloo")
+    return torch.nn.parallel.DistributedDataParallel(model)
 
 
 def step(args, optimiser, loss, *batch):
@@ -90,5 +102,9 @@ def peak_mb(args):
 
 def report(args, setting="", **figures):
     """Prints the JSON line; `setting` continues the peer's name."""
+    if int(os.environ.get("RANK", 0)) > 0:
+        return
     peer = f"PyTorch {torch.__version__}" + (", compiled" if args.compile else "") + setting
+    if ranks() > 1:
+        peer += f", DDP of {ranks()}"
     print(json.dumps({"peer": peer, **figures}), flush=True)
