@@ -172,6 +172,17 @@ static void set(json_t *line, const char *key, double x)
     json_object_set_new(line, key, tp__log_number(x));
 }
 
+/* Seconds an update that exchanging gradients took: while nothing else was done, and during
+ * backward. */
+static void set_exchange(tp_trainer *r, json_t *line)
+{
+    const tp_exchange_stats now = tp_exchange_stats_of(r->X), *before = &r->exchanged;
+    const double updates = (double)(now.updates - before->updates);
+    set(line, "exchange_exposed", (now.exposed - before->exposed) / updates);
+    set(line, "exchange_hidden", (now.hidden - before->hidden) / updates);
+    r->exchanged = now;
+}
+
 /* One line of the log. validation: the notes of a validation, or NULL. */
 static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *validation)
 {
@@ -190,6 +201,7 @@ static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, jso
     set(line, key, now->units_per_s);
     json_object_set_new(line, "memory", json_integer((json_int_t)now->memory));
     json_object_set_new(line, "process", json_integer((json_int_t)tp__run_memory_peak()));
+    if (r->X) set_exchange(r, line);
     if (epoch_end) set(line, "train_loss", r->sum.epoch / r->sum.of_epoch);
     if (validation) json_object_update_missing(line, validation);
     if (validation && r->o->profile) json_object_set_new(line, "ops", tp__op_times_json(R->D));

@@ -13,8 +13,10 @@
 
 static bool is_in_log(const tp_training *t, const char *name)
 {
-    const char *const ours[] = { "step",   "epoch",   "seconds", "loss",       "lr",   "grad_norm",
-                                 "memory", "process", "ops",     "train_loss", t->unit };
+    const char *const ours[] = { "step", "epoch",      "seconds",          "loss",
+                                 "lr",   "grad_norm",  "memory",           "process",
+                                 "ops",  "train_loss", "exchange_exposed", "exchange_hidden",
+                                 t->unit };
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (strcmp(name, ours[i]) == 0) return true;
     return false;
@@ -68,7 +70,9 @@ static const char every_folder[] =
     "                      validations and checkpoints), loss, lr, grad_norm, memory and\n"
     "                      process (peak bytes of device and process); if the data has\n"
     "                      epochs, also epoch and, at the end of each, train_loss;\n"
-    "                      after a validation also ops, if --profile times them\n"
+    "                      after a validation also ops, if --profile times them; with\n"
+    "                      several processes exchange_exposed and exchange_hidden, seconds\n"
+    "                      an update of exchanging gradients alone and during backward\n"
     "    config.json       all settings, those of the preset that differ (preset_values),\n"
     "                      machine, expected memory (memory_plan)\n"
     "    report.html       with --report: a page with curves, settings, memory and time\n"

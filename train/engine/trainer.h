@@ -76,6 +76,7 @@ typedef struct tp_trainer {
     tp_tensor weight; /* slot of a recorded step: the batch's weight */
     bool on_gpu;
 
+    tp_exchange_stats exchanged; /* as of the last report */
     tp_tally sum;
     double weights;    /* of the current update's batches so far */
     double weight_sum; /* over all processes */

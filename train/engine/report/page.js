@@ -25,6 +25,7 @@ const NAMES = bare({
   top1: ["validation top-1 accuracy", "%", "top-1"], top5: ["validation top-5 accuracy", "%", "top-5"],
   lr: ["learning rate", ""], grad_norm: ["gradient norm", ""], memory: ["peak device memory", "MB"],
   process: ["peak process memory", "MB"], waited: ["time spent waiting for data", "fraction"], skipped: ["examples skipped", ""],
+  exchange_exposed: ["exchange of gradients, exposed", "s an update", "exposed"], exchange_hidden: ["exchange of gradients, hidden", "s an update", "hidden"],
 });
 const UNITS = runs.map((r) => r.config.unit).filter((u) => typeof u === "string");
 const AXES = [...new Set(["step", "epoch", "tokens", "images", ...UNITS, "seconds"])];
