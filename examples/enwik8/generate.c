@@ -123,7 +123,7 @@ static const tp_command manual = {
     .more =
         "EXIT STATUS\n"
         "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line; 129, 130,\n"
-        "    143 stopped by SIGHUP, SIGINT, SIGTERM\n\n"
+        "    138, 143 stopped by SIGHUP, SIGINT, SIGUSR1, SIGTERM\n\n"
         "EXAMPLES\n"
         "    enwik8 generate --run-dir runs/phase3 --prompt 'The long ' --temperature 0.8\n"
         "    head -c 2000 book.txt | enwik8 generate --prompt-file - --length 500 --top-p 0.9\n",

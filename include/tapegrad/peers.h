@@ -56,7 +56,7 @@ typedef struct tp_peers_opts {
      * neither a hang nor a cut cable. */
     double timeout;
     /* Called when that time is over, on a thread of its own while the waiting one still hangs, with
-     * a sentence that names rank and host; it should end the process. NULL: waiting has no limit. */
+     * a sentence that names rank and host; should end the process. NULL: waiting has no limit. */
     void (*lost)(void *env, const char *why);
     void *env;
     bool keep_binding; /* tp_peers_open leaves this process on the cores that it was started on */
@@ -66,10 +66,11 @@ typedef struct tp_peers_opts {
  * the launcher in the environment and loads the transport for it. NULL if this process was started
  * alone. Otherwise never NULL; see tp_peers_ok. o may be NULL. Call it once, before threads start.
  *
- * The processes of a host divide its cores, as far as the launcher itself may use them: each runs on
- * its own stretch, at most on its part of the CPU quota, and devices opened later have as many
+ * The processes of a host divide its cores, as far as the launcher itself may use them: each runs
+ * on its own stretch, at most on its part of the CPU quota, and devices opened later have as many
  * threads. So one process a host has all cores, though Open MPI binds it to one. A process that was
- * bound on purpose stays where it is: by `mpirun --bind-to`, by srun, by taskset below the launcher.
+ * bound on purpose stays where it is: by `mpirun --bind-to`, by srun, by taskset below the
+ * launcher.
  *
  * tp_peers_new: the same over a transport of your own, which it closes; cores stay as they are. */
 TP_API tp_peers *tp_peers_open(const tp_peers_opts *o);
@@ -103,6 +104,8 @@ TP_API TP_CHECKED bool tp_peers_receive(tp_peers *G, int from, void *data, size_
 /* Names what the processes do now, for the sentence of `lost` ("update 120"). times: a multiple of
  * the time limit, for work of very different length on each process; usually 1. */
 TP_API void tp_peers_during(tp_peers *G, const char *what, double times);
+/* Replaces the timeout of the options, also in what the processes do now. */
+TP_API void tp_peers_set_timeout(tp_peers *G, double timeout);
 
 /* ---- one file of all processes ---- */
 

@@ -47,6 +47,7 @@ typedef struct tp_train_settings {
     bool resume, overwrite, plan, check_finite, graph, profile, report;
     int64_t epochs, steps; /* a run ends after either; 0: no limit */
     double time;           /* seconds; 0: no limit */
+    double peer_timeout;   /* seconds without a byte from another process of the run */
     int64_t batch, accumulation, seed;
     int schedule, recompute;
     int optimizer;                          /* tp_optim_find; 0: adamw */
@@ -72,7 +73,7 @@ TP_API double tp_train_get(const tp_train_settings *o, const char *option);
 /* Option rows for settings that begin with a tp_train_settings: all of them with headings, and the
  * groups. A program's own row before them replaces the one of the same name. */
 extern TP_API const tp_option tp_train_options[];
-extern TP_API const tp_option tp_run_options[];       /* run-dir resume overwrite plan init */
+extern TP_API const tp_option tp_run_options[];       /* run-dir resume overwrite plan init ... */
 extern TP_API const tp_option tp_length_options[];    /* epochs steps time batch accumulation */
 extern TP_API const tp_option tp_rate_options[];      /* lr warmup schedule lr-end lr-every ... */
 extern TP_API const tp_option tp_optimizer_options[]; /* optimizer weight-decay ... clip ema */
@@ -315,7 +316,7 @@ TP_API bool tp_trained_fail(tp_trained *t, const char *fmt, ...) TP_PRINTF(2, 3)
 TP_API bool tp_trained_printed(tp_trained *t); /* false: standard output failed, as t->why says */
 TP_API void tp_trained_close(tp_trained *t);
 
-/* Makes SIGINT, SIGTERM and SIGHUP be only recorded; a second one kills the process. */
+/* Makes SIGINT, SIGTERM, SIGHUP and SIGUSR1 be only recorded; a second one kills the process. */
 TP_API void tp_catch_signals(void);
 TP_API int tp_stop_signal(void); /* the signal received, or 0 */
 

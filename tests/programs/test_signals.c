@@ -32,10 +32,11 @@ static void stop_and_resume(const run_kind *k)
         const char *name, *said;
     } signals[] = { { SIGTERM, "SIGTERM", "stopped by SIGTERM" },
                     { SIGINT, "SIGINT", "stopped by SIGINT" },
-                    { SIGHUP, "SIGHUP", "stopped by SIGHUP" } };
+                    { SIGHUP, "SIGHUP", "stopped by SIGHUP" },
+                    { SIGUSR1, "SIGUSR1", "stopped by SIGUSR1" } };
     char args[1024];
     snprintf(args, sizeof args, "%s %s --steps 1000000 --run-dir run", k->train, k->often);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const char *name = signals[i].name;
         cr_assert(shell("rm -rf run"));
         const pid_t child = start(args);

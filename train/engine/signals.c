@@ -13,7 +13,8 @@
 
 static volatile sig_atomic_t stop_signal;
 
-static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
+/* SIGUSR1 for launchers: Open MPI passes SIGTERM on but kills a second later. */
+static const int stopping[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
 
 /* Ignored signals stay ignored: nohup relies on it, and so do shells for background jobs. */
 static void handle(void (*handler)(int))

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "options_inner.h"
 #include "terminal.h"
@@ -110,6 +111,7 @@ static const char *reason(const tp_trainer *r)
     case SIGINT: return "stopped by SIGINT";
     case SIGTERM: return "stopped by SIGTERM";
     case SIGHUP: return "stopped by SIGHUP";
+    case SIGUSR1: return "stopped by SIGUSR1";
     default: return r->run.update >= r->last ? "stopped by --steps" : "time is up";
     }
 }
@@ -156,6 +158,7 @@ static int complain(const tp_trainer *r)
 
 static int finish(tp_trainer *r, double began)
 {
+    tp_peers_during(r->peers, "the end of the run", TP_PATIENCE);
     if (!r->why[0] && r->t->done) r->t->done(&r->run);
     tp__progress_end(&r->bar);
     if (r->why[0])
@@ -201,7 +204,24 @@ int tp_train_main_with(const tp_training *t, tp_peers *peers, int argc, char **a
     return status;
 }
 
+/* On the watchdog's thread. One write, so that the sentences of several processes do not mix. */
+static void end_process(void *name, const char *why)
+{
+    char text[600];
+    const int n = snprintf(text, sizeof text, "%s: %s\n", (const char *)name, why);
+    (void)!write(STDERR_FILENO, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    _exit(1);
+}
+
 int tp_train_main(const tp_training *t, int argc, char **argv)
 {
-    return tp_train_main_with(t, NULL, argc, argv);
+    char name[100];
+    tp__prepare_process();
+    snprintf(name, sizeof name, "%s", t && t->command.name ? t->command.name : "training");
+    tp_peers *peers = tp_peers_open(&(tp_peers_opts){ .lost = end_process, .env = name });
+    const bool joined = !peers || tp_peers_ok(peers);
+    if (!joined && tp_peers_rank(peers) == 0) tp_command_complain(name, tp_peers_why(peers));
+    const int status = joined ? tp_train_main_with(t, peers, argc, argv) : 1;
+    tp_peers_close(peers);
+    return status;
 }

@@ -281,8 +281,8 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, tp_peers *peers, int argc
     r->run.state = calloc(1, t->state_size + 1);
     if (!r->run.state) return tp__run_fail(r, "out of memory");
     if (tp__run_new_settings(r, &asked, NULL, NULL)) {
-        *status = tp_options_parse(&r->command, argc, argv, asked, &given);
-        if (tp__run_everywhere(r, *status == TP_PARSED && !r->why[0]))
+        *status = tp__run_parse(r, argc, argv, asked, &given);
+        if (*status == TP_PARSED && tp__run_everywhere(r, !r->why[0]))
             open_run(r, argc, argv, asked, &given);
     }
     if (asked) tp_options_free(t->command.table, asked);

@@ -229,6 +229,9 @@ const tp_option tp_run_options[] = {
     TP_STRING("init", O, init, "FILE", 0,
               "Start from the weights of this checkpoint of the same model. Optimiser, schedule "
               "and data position start from the beginning."),
+    TP_NUM("peer-timeout", O, peer_timeout, 1, TP_BIG, 0,
+           "Under mpirun: end this process when another one has been silent for so many seconds, "
+           "because it hangs or its network is cut."),
     { 0 },
 };
 
@@ -312,6 +315,7 @@ tp_train_settings tp_train_defaults(const char *run_dir)
 {
     tp_train_settings s = { .machine = { .device = run_dir ? strdup("cpu") : NULL },
                             .run_dir = run_dir ? strdup(run_dir) : NULL,
+                            .peer_timeout = 30,
                             .batch = 32,
                             .accumulation = 1,
                             .seed = 1,

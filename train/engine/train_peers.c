@@ -100,6 +100,24 @@ void tp__run_now(const tp_trainer *r, const char *what, int64_t update, double t
     tp_peers_during(r->peers, text, times);
 }
 
+/* ---- the command line ---- */
+
+int tp__run_parse(tp_trainer *r, int argc, char **argv, void *settings, tp_given_flags *given)
+{
+    const bool first = r->run.rank == 0;
+    int status = first ? tp_options_parse(&r->command, argc, argv, settings, given) : TP_PARSED;
+    if (!r->peers) return status;
+    tp_peers_during(r->peers, "the start", TP_PATIENCE);
+    const bool told = tp_peers_broadcast(r->peers, &status, sizeof status);
+    if (told && status == TP_PARSED && !first)
+        status = tp_options_parse(&r->command, argc, argv, settings, given);
+    const bool any = tp_peers_any(r->peers, status != TP_PARSED);
+    if (!tp_peers_ok(r->peers)) tp__run_fail(r, "%s", tp_peers_why(r->peers));
+    if (any) return status == TP_PARSED ? 2 : status;
+    tp_peers_set_timeout(r->peers, ((const tp_train_settings *)settings)->peer_timeout);
+    return TP_PARSED;
+}
+
 /* ---- rows ---- */
 
 /* The settings' batch, which programs read. */

@@ -55,10 +55,10 @@ bool tp__run_check_program(tp_trainer *r)
 /* ---- the manual ---- */
 
 static const char every_run[] =
-    "On SIGINT, SIGTERM or SIGHUP the run finishes the current update, writes a checkpoint and "
-    "exits. --resume continues it, bit for bit as if it had never stopped. Before training begins, "
-    "while data and model are opened, they end the program at once. A checkpoint is written "
-    "to a temporary file and renamed, so a killed run keeps its last complete one.\n\n"
+    "On SIGINT, SIGTERM, SIGHUP or SIGUSR1 the run finishes the current update, writes a "
+    "checkpoint and exits. --resume continues it, bit for bit as if it had never stopped. Before "
+    "training begins, while data and model are opened, they end the program at once. A checkpoint "
+    "is written to a temporary file and renamed, so a killed run keeps its last complete one.\n\n"
     "If a loss, gradient or weight becomes NaN or infinite, the run exits with status 1 before it "
     "overwrites last.safetensors, which stays the last good checkpoint.";
 
@@ -81,8 +81,8 @@ static const char every_folder[] =
     "    0    the run is complete, or --time is up\n"
     "    1    an error, such as an unknown preset or flags that contradict each other\n"
     "    2    a wrong command line\n"
-    "    129, 130, 143\n"
-    "         stopped by SIGHUP, SIGINT, SIGTERM\n";
+    "    129, 130, 138, 143\n"
+    "         stopped by SIGHUP, SIGINT, SIGUSR1, SIGTERM\n";
 
 void tp__run_complete_manual(tp_trainer *r)
 {

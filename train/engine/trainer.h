@@ -172,6 +172,10 @@ bool tp__run_fine(tp_trainer *r);
 
 /* ---- several processes: train_peers.c ---- */
 
+/* tp_options_parse, with the same status in all processes. Flags that rank 0 refuses, or answers as
+ * --help, are not parsed by the others, which would repeat its words. */
+int tp__run_parse(tp_trainer *r, int argc, char **argv, void *settings, tp_given_flags *given);
+
 double tp__run_first(tp_trainer *r, double x); /* rank 0's x */
 
 /* Names what the processes do now ("update", 120), for the sentence about a silent one, and a

@@ -3,8 +3,8 @@
  * The number of threads follows from the cores that a process may use. Open MPI binds one or two
  * processes a host to one core each, and more to a socket, so that all of them start a thread for
  * each of its cores; MPICH binds none, with the same effect. So each process gets a stretch of its
- * own of the cores that the launcher may use, in the order of sockets and cores: hardware threads of
- * a core stay together. */
+ * own of the cores that the launcher may use, in the order of sockets and cores: hardware threads
+ * of a core stay together. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* inner.h - the processes of a run: messages that are waited for, what the watchdog sees of them, and
- * cores. */
+/* inner.h - the processes of a run: messages that are waited for, what the watchdog sees of them,
+ * and cores. */
 #ifndef TP_PEERS_INNER_H
 #define TP_PEERS_INNER_H
 
@@ -43,8 +43,8 @@ bool tp__peers_done(tp_peers *G, tp_message *m);
 bool tp__peers_wait(tp_peers *G, tp_message *m, int n);
 bool tp__peers_fail(tp_peers *G, const char *fmt, ...) TP_PRINTF(2, 3);
 
-/* binding.c: gives this process its part of the host's cores. launcher: a variable that the launcher
- * sets in the processes that it starts. by_default: it bound them unasked. */
+/* binding.c: gives this process its part of the host's cores. launcher: a variable that the
+ * launcher sets in the processes that it starts. by_default: it bound them unasked. */
 void tp__peers_divide_cores(int local_rank, int local_ranks, const char *launcher, bool by_default);
 
 /* watchdog.c: a thread that calls G->o.lost when G waits for too long. NULL: out of memory, or no

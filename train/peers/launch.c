@@ -2,8 +2,8 @@
  *
  * The launcher shows in the environment. SLURM_NTASKS and SLURM_PROCID prove nothing, because a
  * batch script that runs one process has them, too. A launcher of another MPI than the plugin's
- * starts processes that each believe to be alone, without any error: so the numbers of processes are
- * compared. */
+ * starts processes that each believe to be alone, without any error: so the numbers of processes
+ * are compared. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static bool open_beside(const char *file, const char *folder, const char *plugin
     return true;
 }
 
-/* Opens it beside this library, beside the program, or where the system looks. NULL: see dlerror. */
+/* Opens it beside this library or the program, or where the system looks. NULL: see dlerror. */
 static void *open_plugin(const char *plugin)
 {
     static const char *const folders[] = { "", "../lib/", "../" TP_LIBDIR "/" };

@@ -86,6 +86,13 @@ void tp_peers_during(tp_peers *G, const char *what, double times)
     G->limit = times * G->o.timeout;
 }
 
+void tp_peers_set_timeout(tp_peers *G, double timeout)
+{
+    if (!G || G == &no_memory || timeout <= 0) return;
+    G->limit = G->limit / G->o.timeout * timeout;
+    G->o.timeout = timeout;
+}
+
 /* ---- messages ---- */
 
 static bool fail_message(tp_peers *G, const tp_message *m, const char *what)

@@ -1,5 +1,5 @@
-/* mpi.c - a transport over MPI, the only file that knows it. It is compiled once for each MPI, since
- * their binary interfaces differ (tapegrad/transport.h says how).
+/* mpi.c - a transport over MPI, the only file that knows it. It is compiled once for each MPI,
+ * since their binary interfaces differ (tapegrad/transport.h says how).
  *
  * Messages travel as bytes on a communicator of their own. MPI counts in int, so long ones are cut;
  * both sides cut at the same places, and MPI keeps the order of messages with the same tag. */
