@@ -38,18 +38,18 @@ static tp_file_slot *slot_of(const tp_file_tensor *t)
     return (tp_file_slot *)t;
 }
 
-/* Reads a full tensor and verifies its checksum. Without a destination the bytes go to a buffer,
- * piece by piece. Pieces are small, so that the bytes are still in the cache when summed. */
+/* Reads a full tensor, also the rows of other processes, and verifies its checksum. Without a
+ * destination the bytes go to a buffer, piece by piece. Pieces are small, so that the bytes are still in the cache when summed. */
 static bool read_checked(tp_file *F, tp_file_slot *s, void *to)
 {
     enum { PIECE = 1 << 16 };
     char buffer[PIECE];
-    const size_t bytes = s->tensor.bytes;
+    const size_t from = s->from - s->before, bytes = s->before + s->tensor.bytes + s->after;
     tp__sum_begin(F->sum);
     for (size_t at = 0; at < bytes; at += PIECE) {
         const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
         char *p = to ? (char *)to + at : buffer;
-        if (!read_at(F, s->fd, s->from + at, p, n)) return false;
+        if (!read_at(F, s->fd, from + at, p, n)) return false;
         tp__sum_add(F->sum, p, n);
     }
     const uint64_t is = tp__sum_end(F->sum);
@@ -86,7 +86,7 @@ static bool gather(tp_file *F, const tp_file_slot *s, int64_t first, int64_t n, 
 
 static bool read_shard(tp_file *F, const tp_file_slot *s, size_t first, size_t n, void *to)
 {
-    if (tp__file_bytes(s->shard, s->there, first, n, to)) return true;
+    if (tp__file_bytes(s->shard, s->there, s->before + first, n, to)) return true;
     bad(F, "%s", tp_file_why(s->shard));
     return false;
 }
@@ -101,7 +101,7 @@ bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n,
         return gather(F, s, (int64_t)(first / size), (int64_t)(n / size), size, to);
     }
     if (F->has_sums && !s->is_checked) {
-        if (n == t->bytes) return read_checked(F, s, to);
+        if (n == s->before + t->bytes + s->after) return read_checked(F, s, to);
         if (!read_checked(F, s, NULL)) return false;
     }
     return read_at(F, s->fd, s->from + first, to, n);

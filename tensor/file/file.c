@@ -224,6 +224,45 @@ bool tp_file_enter(tp_file *F, const char *prefix)
     return F->n > 0;
 }
 
+/* Keeps the rows of one process. Offsets in a shard count from the whole tensor's first byte. */
+static void take_rows(tp_file *F, tp_file_slot *s, tp_share share)
+{
+    tp_file_tensor *t = &s->tensor;
+    const int64_t ranks = share.ranks;
+    if (t->code != TP_OK) return;
+    if (t->shape.ndim == 0 || t->shape.dim[0] % ranks != 0) {
+        bad(F,
+            "the %lld rows of tensor '%.200s' cannot be divided evenly among %d processes; start "
+            "as many as divide them",
+            (long long)(t->shape.ndim ? t->shape.dim[0] : 1), t->name, share.ranks);
+        return;
+    }
+    const size_t bytes = t->bytes / (size_t)ranks, skipped = bytes * (size_t)share.rank;
+    t->shape.dim[0] /= ranks;
+    t->numel /= ranks;
+    s->before += skipped;
+    s->after += t->bytes - skipped - bytes;
+    t->bytes = bytes;
+    t->offset += skipped;
+    s->from += s->scattered ? (size_t)(t->shape.dim[0] * share.rank * s->stride[0]) *
+                                  tp__stored(t->stored)->size
+                            : skipped;
+    free(s->bytes);
+    s->bytes = NULL;
+}
+
+bool tp_file_share(tp_file *F, const char *prefix, tp_share share)
+{
+    F = tp__file_some(F);
+    if (!tp_file_ok(F) || share.ranks <= 1) return tp_file_ok(F);
+    if (share.rank < 0 || share.rank >= share.ranks)
+        tp__file_fail(F, TP_E_VALUE, "there is no part %d of %d", share.rank, share.ranks);
+    for (int i = 0; tp_file_ok(F) && i < F->n; i++)
+        if (strncmp(F->at[i].tensor.name, prefix, strlen(prefix)) == 0)
+            take_rows(F, &F->at[i], share);
+    return tp_file_ok(F);
+}
+
 /* ---- state and lookup ---- */
 
 bool tp_file_ok(const tp_file *F)

@@ -20,6 +20,7 @@ typedef struct tp_file_slot {
     tp_file_tensor tensor; /* first: a tp_file_tensor of a file is a tp_file_slot */
     int fd;
     size_t from;                 /* offset of its first element in fd */
+    size_t before, after;        /* bytes of other processes' rows, see tp_file_share */
     bool scattered;              /* in the order of `stride`; else row-major without gaps */
     int64_t stride[TP_MAX_DIMS]; /* in elements */
     tp_file *shard;              /* the shard that holds it as `there`; NULL: this file */
