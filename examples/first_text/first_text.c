@@ -50,7 +50,9 @@ static void open_lines(tp_run *R, tp_file *from)
     settings *s = R->settings;
     state *t = R->state;
     const tp_column columns[] = { { TP_I32, TP_SHAPE(s->length) }, { TP_I32, TP_SCALAR } };
-    const tp_samples_opts o = { s->train.batch, (uint64_t)s->train.seed, s->hold_back };
+    const tp_samples_opts o = { .batch = s->train.batch,
+                                .seed = (uint64_t)s->train.seed,
+                                .hold_back = s->hold_back };
     (void)from; /* the checkpoint of --resume or --init, or NULL */
     tp_absolute_path(&s->data);
     t->lines = s->data ? tp_table_open(s->data, &(tp_table_opts){ .columns = 2 }) : make_up();

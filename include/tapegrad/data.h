@@ -85,6 +85,7 @@ TP_API int64_t tp_text_unknown(const tp_text *X, tp_part part);
 typedef struct tp_bytes_opts {
     int64_t batch, tokens;
     bool all_targets;
+    tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_bytes_opts;
 typedef struct tp_bytes tp_bytes;
 /* never NULL */
@@ -145,6 +146,7 @@ typedef struct tp_samples_opts {
     int64_t batch;
     uint64_t seed;
     int64_t hold_back; /* n >= 2: every n-th example is held back for validation; 0: none */
+    tp_share share;    /* the part of each batch that this process reads; zero: all of it */
 } tp_samples_opts;
 
 /* Examples in memory; the object owns copies of them. Never NULL. Errors are sticky, and feeding

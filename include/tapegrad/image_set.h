@@ -128,6 +128,7 @@ typedef struct tp_image_loader_opts {
      * NULL. */
     void (*bad)(void *env, const char *name, const char *why);
     void *env;
+    tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_image_loader_opts;
 
 /* Prepares batches of images (loader.h). They are fed into two slots, f32: images [n,size,size,3],

@@ -57,6 +57,7 @@ typedef struct tp_loader_opts {
     /* > 1: sorts the examples of each group of that many batches by length, divides them and, if
      * train, shuffles the batches, for kinds whose examples have lengths */
     int64_t bucket;
+    tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_loader_opts;
 
 /* ---- examples that a function makes ---- */

@@ -97,6 +97,7 @@ typedef struct tp_mlm_opts {
     /* With `exact`: all batches have batch x ceil(rate x (length - 2)) rows, since CUDA graphs need
      * equal shapes. Further rows are 0 with the target -1, which losses do not count. */
     bool padded;
+    tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_mlm_opts;
 
 /* A batch in host memory, valid until the next call. */

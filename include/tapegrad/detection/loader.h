@@ -103,6 +103,7 @@ typedef struct tp_object_loader_opts {
     /* [images of the annotations]: known to be unreadable; neither read nor reported */
     const bool *missing;
     void *env;
+    tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_object_loader_opts;
 
 /* Valid until the next call for a batch. */
