@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <tapegrad/base.h>
 #include <tapegrad/file.h>
 
 /* ---- failing ---- */
@@ -41,6 +42,16 @@ static inline bool tp__first_reason(char *why, size_t size, const char *fmt, ...
     {                                                                                              \
         return X ? X->why : no_object;                                                             \
     }
+
+/* ---- shares ---- */
+
+/* Whether a share is possible; the message about one that is not, for its rank and ranks. */
+static inline bool tp__share_ok(tp_share s)
+{
+    return s.rank >= 0 && s.ranks >= 0 && s.rank < (s.ranks ? s.ranks : 1);
+}
+#define TP_NO_SHARE                                                                                \
+    "the share is that of rank %d of %d; ranks are numbered from 0, so give one below their number"
 
 /* ---- arrays and texts ---- */
 

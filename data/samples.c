@@ -172,8 +172,10 @@ tp_samples *tp_samples_new(int columns, const tp_column *c, const tp_samples_opt
     for (int k = 0; k < 2; k++) X->side[k] = (side){ .X = X, .part = k ? TP_VALID : TP_TRAIN };
     if (columns < 1 || columns > TP_MAX_COLUMNS)
         tp__fail(X, "samples: " NO_COLUMNS, columns, TP_MAX_COLUMNS);
-    else if (o->batch < 1)
-        tp__fail(X, "samples: the batch is %lld, not at least 1", (long long)o->batch);
+    else if (o->batch < 1 || o->batch > INT32_MAX)
+        tp__fail(X, "samples: the batch is %lld, not 1 to 2^31 - 1", (long long)o->batch);
+    else if (!tp__share_ok(o->share))
+        tp__fail(X, "samples: " TP_NO_SHARE, o->share.rank, o->share.ranks);
     else if (o->hold_back < 0 || o->hold_back == 1)
         tp__fail(X, "samples: hold_back is %lld, not 0 or at least 2", (long long)o->hold_back);
     for (int k = 0; k < columns && !X->why[0]; k++) {
@@ -240,7 +242,8 @@ int64_t tp_samples_count(const tp_samples *X, tp_part part)
 int64_t tp_samples_steps(tp_samples *X, tp_part part)
 {
     if (!X || X->why[0]) return 0;
-    const int64_t n = tp_samples_count(X, part), batch = X->opts.batch;
+    const int64_t n = tp_samples_count(X, part);
+    const int64_t batch = X->opts.batch * tp_share_parts(X->opts.share);
     if (part != TP_TRAIN) return (n + batch - 1) / batch;
     if (n < batch)
         tp__fail(
@@ -275,7 +278,8 @@ static tp_loader *loader_of(tp_samples *X, tp_part part)
         s->L = new_loader(&stored, &from,
                           &(tp_loader_opts){ .batch = X->opts.batch,
                                              .seed = X->opts.seed,
-                                             .train = part == TP_TRAIN });
+                                             .train = part == TP_TRAIN,
+                                             .share = X->opts.share });
     if (!tp_loader_ok(s->L)) tp__fail(X, "%s", tp_loader_why(s->L));
     return s->L;
 }

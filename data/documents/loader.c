@@ -87,17 +87,30 @@ static int64_t round_up(int64_t n, int64_t multiple)
     return n > 0 ? n + (multiple - n % multiple) % multiple : 0;
 }
 
-/* Measures document k of the batch: the longest, and the batch's length (packed: all ids). */
-static bool measure(tp_loader *L, const state *S, int k, tp_document_batch *b)
+/* Returns the ids of the longest document k of n examples, and of all in *total. */
+static int64_t longest_of(const state *S, int k, const int64_t *index, int64_t n, int64_t *total)
+{
+    int64_t longest = 0;
+    *total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t ids;
+        tp_documents_ids(S->X, index[i], k, &ids);
+        *total += ids;
+        if (ids > longest) longest = ids;
+    }
+    return longest;
+}
+
+/* Measures document k of the batch: the longest, and the batch's length (packed: all ids). Padding
+ * is that of the global batch: it may change the results of a model, and processes wait for the one
+ * with the longest document in any case. */
+static bool measure(tp_loader *L, const state *S, int k, const tp_loader_batch *head,
+                    tp_document_batch *b)
 {
     const int64_t multiple = S->o.multiple ? S->o.multiple : 1;
-    int64_t total = 0, longest = 0, n;
-    for (int64_t i = 0; i < b->n; i++) {
-        tp_documents_ids(S->X, b->index[i], k, &n);
-        total += n;
-        if (n > longest) longest = n;
-    }
-    b->longest[k] = longest;
+    int64_t total;
+    const int64_t longest = longest_of(S, k, head->all, head->total, &total);
+    b->longest[k] = longest_of(S, k, b->index, b->n, &total);
     b->length[k] = S->o.packed   ? total
                    : S->o.length ? S->o.length
                                  : round_up(longest - S->o.beyond, multiple) + S->o.beyond;
@@ -153,7 +166,7 @@ static void finish(tp_loader *L, void *of, const tp_loader_batch *head, void *at
     for (int64_t i = 0; i < b.n; i++) s->label[i] = tp_documents_label(S->X, b.index[i]);
     for (int k = 0; k < S->documents; k++) {
         side *d = &s->side[k];
-        if (!measure(L, S, k, &b)) return;
+        if (!measure(L, S, k, head, &b)) return;
         if (!make_room(L, S, d, S->o.packed ? b.length[k] : b.n * b.length[k])) return;
         if (S->o.packed)
             pack(S, d, k, &b);
@@ -201,7 +214,6 @@ static const tp_loader_kind documents = { .name = "documents",
 static bool possible(tp_loader *L, const state *S)
 {
     const tp_document_loader_opts *o = &S->o;
-    const int64_t steps = o->batch > 0 ? S->count / o->batch : 0;
     if (!tp_documents_ok(S->X))
         return tp_loader_fail(L, TP_E_VALUE, "%.500s", tp_documents_why(S->X));
     if (o->batch < 1 || o->batch > INT32_MAX)
@@ -226,11 +238,12 @@ static bool possible(tp_loader *L, const state *S)
             "documents: the longest has %lld ids, more than the length %lld; open the set "
             "with `longest` at most that",
             (long long)tp_documents_longest(S->X), (long long)o->length);
-    if (steps < 1 && (o->train || o->whole || S->count < 1))
+    const int64_t global = o->batch * tp_share_parts(o->share);
+    if (S->count < global && (o->train || o->whole || S->count < 1))
         return tp_loader_fail(L, TP_E_VALUE,
                               "%.500s: %lld example%s too few for a batch of %lld; lower the batch",
                               S->X->from[0] ? S->X->from : "documents", (long long)S->count,
-                              S->count == 1 ? " is" : "s are", (long long)o->batch);
+                              S->count == 1 ? " is" : "s are", (long long)global);
     return true;
 }
 
@@ -277,7 +290,8 @@ tp_loader *tp_document_loader_new(const tp_documents *X, const tp_document_loade
                                           .seed = o->seed,
                                           .train = o->train,
                                           .whole = o->whole,
-                                          .bucket = o->bucket });
+                                          .bucket = o->bucket,
+                                          .share = o->share });
     return L;
 }
 

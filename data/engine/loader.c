@@ -26,6 +26,7 @@ typedef struct note {
 typedef struct slot {
     tp_loader_batch b;
     int64_t *index; /* [batch], or fewer if the epoch is smaller */
+    int64_t *all;   /* [global], likewise; index if that is the same */
     bool *left_out;
     void *of_kind;
 } slot;
@@ -44,7 +45,9 @@ struct tp_loader {
     const tp_loader_kind *kind;
     tp_loader_opts o;
     tp_loader_examples X;
-    int64_t steps;
+    int64_t global, from;     /* the batch of all processes; the first row of this one */
+    int64_t steps, own;       /* global batches of an epoch; those with rows of this process */
+    place fed;                /* the batch that was asked for last, by feeding; step -1: none */
     place added, next;        /* of the batch to be added to the ring next, and to be taken next */
     int64_t *order, order_of; /* [count]: the order of epoch order_of, or -1 */
     slot *slot;               /* [ahead] */
@@ -123,7 +126,7 @@ tp_loader *tp_loader_new(const tp_loader_kind *kind)
     tp_loader *L = calloc(1, sizeof *L + kind->state);
     if (!L) return &no_memory;
     L->kind = kind;
-    L->order_of = -1;
+    L->order_of = L->fed.step = -1;
     pthread_mutex_init(&L->lock, NULL);
     return L;
 }
@@ -154,10 +157,13 @@ void *tp_loader_memory(tp_loader *L, int64_t n, size_t size)
 static void new_slots(tp_loader *L)
 {
     const int64_t batch = L->o.batch < L->X.length ? L->o.batch : L->X.length;
+    const int64_t global = L->global < L->X.length ? L->global : L->X.length;
     L->slot = tp_loader_memory(L, L->o.ahead, sizeof *L->slot);
     for (int i = 0; i < L->o.ahead && !L->failed; i++) {
         slot *s = &L->slot[i];
         s->b.index = s->index = tp_loader_memory(L, batch, sizeof *s->index);
+        s->all = L->global > L->o.batch ? tp_loader_memory(L, global, sizeof *s->all) : s->index;
+        s->b.all = s->all;
         s->left_out = tp_loader_memory(L, batch, sizeof *s->left_out);
         s->of_kind = tp_loader_memory(L, 1, L->kind->slot);
         if (s->of_kind && L->kind->slot_new) L->kind->slot_new(L, L->state, s->of_kind);
@@ -193,11 +199,19 @@ static bool count_steps(tp_loader *L)
     if (B < 1 || B > INT32_MAX)
         return tp_loader_fail(L, TP_E_VALUE, "%s: the batch is %lld, not 1 to 2^31 - 1",
                               L->kind->name, (long long)B);
+    if (!tp__share_ok(L->o.share))
+        return tp_loader_fail(L, TP_E_VALUE, "%s: " TP_NO_SHARE, L->kind->name, L->o.share.rank,
+                              L->o.share.ranks);
     if (n < 1) return tp_loader_fail(L, TP_E_VALUE, "there are no %s to load", L->kind->name);
-    L->steps = n / B + (!L->o.train && !L->o.whole && n % B > 0);
+    L->global = B * tp_share_parts(L->o.share);
+    L->from = B * L->o.share.rank;
+    const int64_t whole = n / L->global, rest = n % L->global;
+    const bool partial = !L->o.train && !L->o.whole && rest > 0;
+    L->steps = whole + partial;
+    L->own = whole + (partial && rest > L->from);
     if (L->steps > 0) return true;
     return tp_loader_fail(L, TP_E_VALUE, "%lld %s do not fill a batch of %lld: lower the batch",
-                          (long long)n, L->kind->name, (long long)B);
+                          (long long)n, L->kind->name, (long long)L->global);
 }
 
 void tp_loader_open(tp_loader *L, const tp_loader_examples *X, const tp_loader_opts *o)
@@ -210,7 +224,7 @@ void tp_loader_open(tp_loader *L, const tp_loader_examples *X, const tp_loader_o
     if (L->o.threads < 0) L->o.threads = 0;
     if (L->o.ahead < 1) L->o.ahead = L->o.threads ? 4 : 1;
     if (count_steps(L)) allocate(L);
-    if (L->failed) L->steps = 0;
+    if (L->failed) L->steps = L->own = 0;
 }
 
 void tp_loader_free(tp_loader *L)
@@ -308,7 +322,7 @@ static void work_piece(void *env, int of, int64_t at, int worker)
     tp_loader_example e = { .seed = L->o.seed,
                             .epoch = s->b.epoch,
                             .step = s->b.step,
-                            .place = s->b.step * L->o.batch + at,
+                            .place = s->b.place + L->from + at,
                             .at = at };
     for (int64_t k = 0; k < tries && !L->failed; k++) {
         e.number = (first + k) % L->X.count;
@@ -347,8 +361,8 @@ static void finish_batch(void *env, int of)
 static bool arrange(tp_loader *L, int64_t epoch)
 {
     const tp_loader_kind *k = L->kind;
-    const int64_t used = L->steps * L->o.batch;
-    const tp_order_runs by = { L->o.batch, L->o.bucket, k->length, L->state };
+    const int64_t used = L->steps * L->global;
+    const tp_order_runs by = { L->global, L->o.bucket, k->length, L->state };
     if (k->number || L->order_of == epoch || (L->order_of >= 0 && !L->o.train)) return true;
     tp_random r = { 0 };
     for (int64_t i = 0; i < L->X.count; i++) L->order[i] = i;
@@ -369,19 +383,23 @@ static bool arrange(tp_loader *L, int64_t epoch)
 static bool add_batch(tp_loader *L, int at)
 {
     slot *s = &L->slot[at];
-    const int64_t B = L->o.batch;
-    if (L->added.step >= L->steps) {
+    const int64_t B = L->o.batch, from = L->from;
+    if (L->added.step >= L->own) {
         if (!L->o.train || L->added.epoch >= LAST_EPOCH) return false;
         L->added = (place){ .epoch = L->added.epoch + 1 };
     }
     if (!arrange(L, L->added.epoch)) return false;
-    const int64_t first = L->added.step * B, left = L->X.length - first;
-    s->b.n = left < B ? left : B;
+    const int64_t first = L->added.step * L->global, left = L->X.length - first;
+    s->b.total = left < L->global ? left : L->global;
+    s->b.n = s->b.total - from < B ? s->b.total - from : B;
     s->b.epoch = L->added.epoch;
     s->b.step = L->added.step++;
+    s->b.place = first;
+    for (int64_t i = 0; i < s->b.total; i++)
+        s->all[i] = L->kind->number ? L->kind->number(L->state, s->b.epoch, first + i)
+                                    : L->order[first + i];
     for (int64_t i = 0; i < s->b.n; i++) {
-        s->index[i] = L->kind->number ? L->kind->number(L->state, s->b.epoch, first + i)
-                                      : L->order[first + i];
+        s->index[i] = s->all[from + i];
         s->left_out[i] = true;
     }
     tp__ring_add(L->ring, L->kind->make ? s->b.n : 1);
@@ -393,6 +411,7 @@ static bool add_batch(tp_loader *L, int at)
 void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step)
 {
     if (!L || L->failed || !L->ring) return;
+    L->fed.step = -1;
     if (epoch == L->next.epoch && step == L->next.step) return;
     tp__ring_clear(L->ring);
     L->next.epoch = epoch < 0 ? 0 : epoch > LAST_EPOCH ? LAST_EPOCH : epoch;
@@ -420,12 +439,25 @@ static const slot *next_slot(tp_loader *L)
 static const slot *take(tp_loader *L)
 {
     if (!L || L->failed || !L->ring) return NULL;
+    L->fed.step = -1;
     const slot *s = next_slot(L);
     report(L);
     if (!s) return NULL;
     const bool last = L->o.train && s->b.step + 1 == L->steps;
     L->next.epoch = s->b.epoch + last;
     L->next.step = last ? 0 : s->b.step + 1;
+    return s;
+}
+
+/* Takes that batch or, in the middle of a pass, the next one: a batch before it may have been passed
+ * over, because its examples are bad, and must not be fed in the place of two. */
+static const slot *take_at(tp_loader *L, place at)
+{
+    const bool goes_on =
+        !L->o.train && L->fed.step >= 0 && at.epoch == L->fed.epoch && at.step == L->fed.step + 1;
+    if (!goes_on) tp_loader_seek(L, at.epoch, at.step);
+    const slot *s = take(L);
+    if (!L->failed) L->fed = at;
     return s;
 }
 
@@ -452,8 +484,7 @@ int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step, tp
                       L->kind->name);
         return 0;
     }
-    tp_loader_seek(L, epoch, step);
-    const slot *s = take(L);
+    const slot *s = take_at(L, (place){ epoch, step });
     if (L->failed) tp_raise(T, L->code, "%s", L->why);
     if (!s || !tp_ok(T)) return 0;
     L->kind->feed(L->state, s->of_kind, T, to);

@@ -142,7 +142,8 @@ tp_loader *tp_image_loader_new(const tp_image_set *X, const tp_image_loader_opts
                                           .ahead = o->ahead < 1 ? DEFAULT_AHEAD : o->ahead,
                                           .strict = o->strict,
                                           .bad = o->bad,
-                                          .env = o->env });
+                                          .env = o->env,
+                                          .share = o->share });
     return L;
 }
 

@@ -16,6 +16,7 @@ typedef struct state {
     tp_mlm_opts o;
     int64_t tokens, m; /* of the part; of a sequence */
     int64_t sequences;
+    int64_t rows;  /* sequences of a batch: `batch`, or all if there are fewer */
     int64_t most;  /* `padded`: rows of a sequence */
     int64_t keyed; /* the epoch that `key` orders, or -1 */
     uint64_t key[ROUNDS];
@@ -177,7 +178,7 @@ static void finish(tp_loader *L, void *of, const tp_loader_batch *head, void *at
     }
     if (b->rows == 0 && !need_target(L, S, s)) return;
     b->targets = b->rows;
-    while (S->o.padded && b->rows < S->o.batch * S->most) {
+    while (S->o.padded && b->rows < S->rows * S->most) {
         s->row[b->rows] = 0;
         s->target[b->rows++] = -1;
     }
@@ -197,7 +198,7 @@ static void slot_new(tp_loader *L, const void *of, void *at)
 {
     const state *S = of;
     slot *s = at;
-    const int64_t ids = S->o.batch * S->o.length;
+    const int64_t ids = S->rows * S->o.length;
     s->ids = tp_loader_memory(L, ids, sizeof *s->ids);
     s->row = tp_loader_memory(L, ids, sizeof *s->row);
     s->target = tp_loader_memory(L, ids, sizeof *s->target);
@@ -235,20 +236,20 @@ static bool check(tp_loader *L, const state *S)
 static bool divide(tp_loader *L, state *S)
 {
     const tp_mlm_opts *o = &S->o;
+    const int64_t least = o->train ? o->batch * tp_share_parts(o->share) : 1;
     S->m = o->length - 2;
     S->tokens = tp_corpus_tokens(S->C, o->part);
     S->sequences = o->train ? S->tokens / S->m : (S->tokens + S->m - 1) / S->m;
-    if (!o->train && S->sequences > 0 && S->sequences < o->batch) S->o.batch = S->sequences;
+    S->rows = S->sequences < o->batch ? S->sequences : o->batch;
     S->most = (int64_t)ceil(o->rate * (double)S->m);
     while ((int64_t)1 << (2 * S->half) < S->sequences) S->half++;
-    return S->sequences >= (o->train ? o->batch : 1) ||
+    return S->sequences >= least ||
            tp_loader_fail(
                L, TP_E_VALUE,
                "mlm: the %s part has %lld tokens, too few for %lld sequence%s of %lld; give more "
                "text, or lower the batch or the length",
                o->part == TP_TRAIN ? "training" : "held-out", (long long)S->tokens,
-               (long long)(o->train ? o->batch : 1), o->train && o->batch > 1 ? "s" : "",
-               (long long)o->length);
+               (long long)least, least > 1 ? "s" : "", (long long)o->length);
 }
 
 static bool allocate(tp_loader *L, state *S)
@@ -272,7 +273,8 @@ tp_loader *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o)
     if (check(L, S) && divide(L, S) && allocate(L, S))
         tp_loader_open(
             L, &(tp_loader_examples){ .count = S->sequences },
-            &(tp_loader_opts){ .batch = S->o.batch, .seed = o->seed, .train = o->train });
+            &(tp_loader_opts){
+                .batch = o->batch, .seed = o->seed, .train = o->train, .share = o->share });
     if (!tp_loader_ok(L)) S->sequences = 0;
     return L;
 }

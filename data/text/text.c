@@ -206,8 +206,10 @@ int64_t tp_text_unknown(const tp_text *X, tp_part part)
 /* ---- batches of contiguous streams from one long sequence of token ids ----
  *
  *     ids        | block 0 | block 1 | ... | block nb-1 |    blocks of M tokens, the last shorter
- *     stream b   blocks b*k .. b*k + k-1, k = nb / B         the remainder is dropped
+ *     stream b   blocks b*k .. b*k + k-1, k = nb / S         the remainder is dropped
  *     step s     block s mod k of every stream, [B,M]
+ *
+ * There are S = B streams, or B for each process that shares the batches.
  *
  * The target of a token is the next token. In the official code the last token of a block has none;
  * with all_targets it is the first token of the next block. The last block is padded with <pad>,
@@ -218,6 +220,7 @@ enum { PAD = 1, NOT_COUNTED = -1 };
 struct tp_bytes {
     const int16_t *ids;
     int64_t length, batch, tokens, blocks; /* blocks: of each stream */
+    int64_t streams, first;                /* of all processes; the first of this one */
     int64_t position;
     int32_t pad; /* follows the last token; txl has no <pad>, and perhaps only one symbol */
     bool all_targets;
@@ -227,19 +230,21 @@ struct tp_bytes {
 
 TP_FAILS(tp_bytes, no_bytes, "batches: out of memory", "bytes: NULL was given in place of a reader")
 
-static void check_size(tp_bytes *S, const tp_text *X, tp_part part)
+static void check_size(tp_bytes *S, const tp_text *X, tp_part part, tp_share share)
 {
     static const char *const split[] = { "training", "validation", "test" };
-    const long long n = S->length, B = S->batch, M = S->tokens;
+    const long long n = S->length, B = S->batch, M = S->tokens, all = S->streams;
     if (!tp_text_ok(X))
         tp__fail(S, "%s", tp_text_why(X));
     else if (B < 1 || M < 1 || B > INT32_MAX / M)
         tp__fail(S, "batches: %lld streams of %lld tokens are out of range", B, M);
-    else if (n < 2 || (n - 1) / M + 1 < B)
+    else if (!tp__share_ok(share))
+        tp__fail(S, "batches: " TP_NO_SHARE, share.rank, share.ranks);
+    else if (n < 2 || (n - 1) / M + 1 < all)
         tp__fail(S,
                  "batches: the %s text has %lld tokens, too few for %lld streams of %lld: give a "
                  "longer text, fewer streams or shorter segments",
-                 split[part], n, B, M);
+                 split[part], n, all, M);
 }
 
 tp_bytes *tp_bytes_new(const tp_text *X, tp_part part, const tp_bytes_opts *o)
@@ -251,10 +256,14 @@ tp_bytes *tp_bytes_new(const tp_text *X, tp_part part, const tp_bytes_opts *o)
     S->batch = o->batch;
     S->tokens = o->tokens;
     S->all_targets = o->all_targets;
-    check_size(S, X, part);
+    if (S->batch > 0 && S->batch <= INT32_MAX) {
+        S->streams = S->batch * tp_share_parts(o->share);
+        S->first = S->batch * o->share.rank;
+    }
+    check_size(S, X, part, o->share);
     S->pad = tp_text_ok(X) && tp_text_vocab(X)->size > PAD ? PAD : 0;
     if (S->why[0]) return S;
-    S->blocks = ((S->length - 1) / S->tokens + 1) / S->batch;
+    S->blocks = ((S->length - 1) / S->tokens + 1) / S->streams;
     const size_t cells = (size_t)(S->batch * S->tokens);
     S->x = malloc(cells * sizeof *S->x);
     S->y = malloc(cells * sizeof *S->y);
@@ -297,7 +306,7 @@ bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y)
     if (!tp_bytes_ok(S)) return false;
     const int64_t M = S->tokens, step = S->position++ % S->blocks;
     for (int64_t b = 0; b < S->batch; b++) {
-        const int64_t first = (b * S->blocks + step) * M;
+        const int64_t first = ((S->first + b) * S->blocks + step) * M;
         for (int64_t t = 0; t < M; t++, x++, y++) {
             const int64_t at = first + t;
             const bool target = at + 1 < S->length && (S->all_targets || t + 1 < M);

@@ -8,6 +8,22 @@
 extern "C" {
 #endif
 
+/* ---- several processes that divide each batch ----
+ *
+ * With `share` in its options a reader takes the part of one process. `batch` is the number of rows
+ * of each process, and ranks x batch rows are a global batch, of which process r has the rows from
+ * r x batch on. Everything about a row (its example, random numbers, masks, padding) is the same as
+ * for one process with that global batch, so the number of processes may change between runs;
+ * exceptions stand at the readers. Positions, steps and epochs count global batches and are equal
+ * in all processes. Where the last global batch is smaller, the last processes get fewer rows of it
+ * or none: those end one batch earlier, perhaps without any. */
+
+/* The number of processes that divide a batch; zero: 1. */
+static inline int64_t tp_share_parts(tp_share s)
+{
+    return s.ranks > 1 ? s.ranks : 1;
+}
+
 /* ---- text as token ids: enwik8, text8 or any file ---- */
 
 /* A dictionary, which belongs to a model: ids 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, then symbols by
@@ -81,7 +97,8 @@ TP_API int64_t tp_text_unknown(const tp_text *X, tp_part part);
 /* Batches of contiguous streams in the official layout: the ids are cut into blocks of `tokens`,
  * stream b of `batch` gets the b-th run of consecutive blocks, and the rest is dropped.
  * all_targets: the target of a segment's last position is the next token; otherwise it is -1 (not
- * counted). The position wraps around at the end of an epoch. */
+ * counted). The position wraps around at the end of an epoch. Processes that share the batches cut
+ * the text into streams for all of them, and process r has those from r x batch on. */
 typedef struct tp_bytes_opts {
     int64_t batch, tokens;
     bool all_targets;
@@ -163,11 +180,12 @@ TP_API void tp_samples_add(tp_samples *X, const void *const value[]);
 TP_API int64_t tp_samples_count(const tp_samples *X, tp_part part); /* TP_TEST: same as TP_VALID */
 TP_API uint64_t tp_samples_hash(const tp_samples *X);               /* of all values so far */
 
-/* Batches per epoch. TP_TRAIN has whole batches only; fewer examples than a batch fail X. */
+/* Batches per epoch, global ones if processes share them. TP_TRAIN has whole batches only; fewer
+ * examples than a batch fail X. */
 TP_API int64_t tp_samples_steps(tp_samples *X, tp_part part);
 
 /* Feeds a batch into slots of T (tp_feed), one per column, [n,...] each. Returns n, or 0 if there
- * is no such step or T has failed. TP_TRAIN is shuffled for each epoch (0 to below 2^31); other
+ * is no such step, if this process has no row of it, or if T has failed. TP_TRAIN is shuffled for each epoch (0 to below 2^31); other
  * parts are in order, and their last batch may be smaller. The result does not depend on earlier
  * calls, so a resumed run needs no other state. */
 TP_API int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, int64_t step,

@@ -20,7 +20,9 @@ typedef struct tp_document_loader_opts {
     /* > 1: sorts the examples of each group of that many batches by length, divides them and, if
      * train, shuffles the batches. 0, 1: off */
     int64_t bucket;
-    int64_t length;   /* pads all documents to that many ids; 0: to the longest of the batch */
+    /* pads all documents to that many ids; 0: to the longest of the batch, the global one if
+     * processes share it */
+    int64_t length;
     int64_t multiple; /* the longest is rounded up to a multiple; 0: 1 */
     int64_t beyond;   /* ids on top of that multiple: 1 for n = 1 + k * window */
     /* concatenates documents, without padding; length, multiple and beyond are 0 */
@@ -37,7 +39,7 @@ typedef struct tp_document_batch {
     const int64_t *index;       /* [n]: the numbers of the examples */
     const int32_t *label;       /* [n] */
     int64_t length[2];          /* N, the padded length; packed: M, the number of ids */
-    int64_t longest[2];         /* ids of the longest document */
+    int64_t longest[2];         /* ids of the longest document; not of other processes */
     const int32_t *ids[2];      /* [n,N]; packed: [M] */
     const uint8_t *mask[2];     /* [n,N]: 1 where the id is not `pad`; packed: NULL */
     const int32_t *position[2]; /* packed: [M], the place in the document */

@@ -2,7 +2,7 @@
  * examples that your function makes, and the declaration of new kinds. Part of the data library.
  *
  *     epoch      an order of the examples: shuffled in training, otherwise as they are numbered
- *     batch      the next `batch` examples of it
+ *     batch      the next `batch` examples of it; if processes share it (data.h), as many for each
  *     example    depends only on its number, the seed, the epoch and its place in the epoch
  *
  * Batches therefore do not depend on the number of threads, on when they are made, or on those
@@ -25,19 +25,21 @@ TP_API void tp_loader_free(tp_loader *L);
 TP_API bool tp_loader_ok(const tp_loader *L);         /* false as soon as a worker fails */
 TP_API tp_code tp_loader_code(const tp_loader *L);    /* TP_OK while it is ok */
 TP_API const char *tp_loader_why(const tp_loader *L); /* "" while it is ok */
-TP_API int64_t tp_loader_steps(const tp_loader *L);   /* batches per epoch */
+TP_API int64_t tp_loader_steps(const tp_loader *L);   /* per epoch; equal if processes share them */
 
 /* Continues with that batch of that epoch (below 2^31), as a resumed run does. Free if it is the
  * next batch anyway. */
 TP_API void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step);
 /* Seeks, and feeds the batch into slots of T (tp_feed), described at the loader's constructor.
- * Returns the number of examples, or 0 at the end (unless it trains) or if T has failed. A failed
- * loader fails T, and so does one whose kind cannot be fed; it is unchanged. */
+ * Returns the number of examples, or 0 at the end (unless it trains) or if T has failed. A batch
+ * without a good example is passed over: calls for one step after another in one pass feed each
+ * example once. A failed loader fails T, and so does one whose kind cannot be fed; it is
+ * unchanged. */
 TP_API int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step,
                               tp_tensor slot[]);
 
 TP_API double tp_loader_waited(const tp_loader *L);   /* seconds spent waiting for batches */
-TP_API int64_t tp_loader_skipped(const tp_loader *L); /* examples known to be bad */
+TP_API int64_t tp_loader_skipped(const tp_loader *L); /* known bad, in this process */
 
 typedef struct tp_loader_opts {
     int64_t batch; /* examples */
@@ -49,7 +51,7 @@ typedef struct tp_loader_opts {
     int threads; /* workers; 0: the caller's thread makes a batch when it asks for it */
     int ahead;   /* batches in memory, the caller's included; 0: 4, or 1 without workers */
     /* a bad example is an error, TP_E_IO. Otherwise it is left out of its batch, and in training
-     * the next one takes its place */
+     * the one with the next number takes its place, whichever process reads it */
     bool strict;
     /* Reports each bad example once, on the thread that asks for a batch. May be NULL. */
     void (*bad)(void *env, const char *name, const char *why);
@@ -68,7 +70,7 @@ typedef struct tp_loader_example {
     uint64_t seed;
     int64_t epoch, step; /* of its batch */
     int64_t place;       /* in the epoch */
-    int64_t at;          /* in the batch */
+    int64_t at;          /* in the batch, of this process */
 } tp_loader_example;
 
 /* The outcome. */
@@ -116,6 +118,10 @@ TP_API bool tp_sample_loader_next(tp_loader *L, tp_sample_batch *b);
 typedef struct tp_loader_batch {
     int64_t n, epoch, step;
     const int64_t *index; /* [n]: the numbers of its examples */
+    /* Of the global batch, if processes share it: its examples, before some turn out to be bad, and
+     * the place of the first in the epoch. Otherwise all is index. */
+    int64_t total, place;
+    const int64_t *all; /* [total] */
 } tp_loader_batch;
 
 /* How an order is shuffled. Both are uniform; runs that were begun with one resume with it. */

@@ -174,7 +174,7 @@ Test(samples, mistakes_are_named)
           { .batch = 1 },
           "no shape, or too many values for batches of 1" },
         { 1, { TP_F32, TP_SHAPE(INT64_MAX, 5) }, { .batch = 1 }, "too many values" },
-        { 1, good, { .batch = INT64_MAX }, "too many values for batches of 9223372036854775807" },
+        { 1, good, { .batch = INT64_MAX }, "the batch is 9223372036854775807, not 1 to 2^31 - 1" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tp_samples *X = tp_samples_new(cases[i].columns, &cases[i].column, &cases[i].o);
