@@ -16,7 +16,8 @@ typedef struct state {
     int64_t *used, images; /* positions of the images in use, increasing */
     bool *wide;            /* [images] */
     int64_t *batches;      /* [images]: an order cut into batches */
-    int64_t *left;         /* [2,batch]: images waiting for a full batch of their shape */
+    int64_t global;        /* images of a batch, of all processes that share it */
+    int64_t *left;         /* [2,global]: images waiting for a full batch of their shape */
     tp_coco_tally noted;
 } state;
 
@@ -61,7 +62,7 @@ static void work_free(void *work)
 static void cut(void *of, int64_t *order)
 {
     const state *S = of;
-    const int64_t B = S->o.batch, steps = S->images / B;
+    const int64_t B = S->global, steps = S->images / B;
     int64_t waiting[2] = { 0, 0 }, done = 0, rest = 0;
     if (!S->o.train) return;
     for (int64_t i = 0; i < S->images; i++) {
@@ -80,10 +81,11 @@ static void cut(void *of, int64_t *order)
 
 /* ---- one image ---- */
 
-static tp_object_view view_of(const state *S, const tp_image *p, int64_t epoch, int64_t place)
+static tp_object_view view_of(const state *S, int64_t height, int64_t width, int64_t epoch,
+                              int64_t place)
 {
     const tp_object_loader_opts *o = &S->o;
-    tp_object_view v = { .from = { p->height, p->width }, .profile = o->profile };
+    tp_object_view v = { .from = { height, width }, .profile = o->profile };
     int64_t size = o->size[0];
     if (o->train) {
         tp_random r =
@@ -91,7 +93,7 @@ static tp_object_view view_of(const state *S, const tp_image *p, int64_t epoch, 
         size = o->size[tp_random_below(&r, o->sizes)];
         v.mirror = tp_random_below(&r, 2) == 1 && !o->no_mirror;
     }
-    tp_shortest_side(o->profile, p->height, p->width, size, o->most, v.to);
+    tp_shortest_side(o->profile, height, width, size, o->most, v.to);
     return v;
 }
 
@@ -120,7 +122,7 @@ static tp_example_state make(void *of, const tp_loader_example *e, void *at, voi
         if (raw->shortage == TP_E_MEMORY) return TP_EXAMPLE_NO_MEMORY;
         return raw->shortage ? TP_EXAMPLE_FAILED : TP_EXAMPLE_BAD;
     }
-    const tp_object_view v = view_of(S, raw, e->epoch, e->place);
+    const tp_object_view v = view_of(S, raw->height, raw->width, e->epoch, e->place);
     s->image[i] = image;
     s->rooms[i].objects = (tp_objects){ 0 };
     if (!tp_view_image(&v, raw, &s->seen[i])) return fail(why, s->seen[i].why);
@@ -163,18 +165,39 @@ static bool reserve(slot *s, size_t floats)
     return s->x != NULL;
 }
 
+/* Makes the batch large enough for an image of that size. */
+static void cover(tp_object_batch *b, const state *S, const int64_t size[2])
+{
+    const int64_t height = tp_padded_side(size[0], S->o.multiple);
+    const int64_t width = tp_padded_side(size[1], S->o.multiple);
+    if (height > b->height) b->height = height;
+    if (width > b->width) b->width = width;
+}
+
+/* Makes it large enough for the images of other processes, too, as far as the annotations give their
+ * sizes: padding reaches into the results of a network, which must not depend on processes. */
+static void cover_others(tp_object_batch *b, const state *S, const tp_loader_batch *head)
+{
+    const int64_t from = S->o.batch * S->o.share.rank;
+    for (int64_t i = 0; i < head->total; i++) {
+        const tp_coco_image *image = tp_coco_image_at(S->source.coco, S->used[head->all[i]]);
+        if ((i >= from && i < from + S->o.batch) || image->height < 1) continue;
+        const tp_object_view v =
+            view_of(S, image->height, image->width, head->epoch, head->place + i);
+        cover(b, S, v.to);
+    }
+}
+
 static void finish(tp_loader *L, void *of, const tp_loader_batch *head, void *at)
 {
     const state *S = of;
     slot *s = at;
     tp_object_batch b = { .n = head->n, .epoch = head->epoch, .step = head->step };
     for (int64_t i = 0; i < b.n; i++) {
-        const int64_t height = tp_padded_side(s->size[i][0], S->o.multiple);
-        const int64_t width = tp_padded_side(s->size[i][1], S->o.multiple);
-        if (height > b.height) b.height = height;
-        if (width > b.width) b.width = width;
+        cover(&b, S, s->size[i]);
         s->objects[i] = s->rooms[i].objects;
     }
+    cover_others(&b, S, head);
     const int64_t cells = b.height * b.width * 3;
     if (!reserve(s, (size_t)(b.n * cells))) {
         tp_loader_fail(L, TP_E_MEMORY,
@@ -258,11 +281,11 @@ static bool image_counts(state *S, const tp_coco_image *image)
 static bool choose_images(tp_loader *L, state *S)
 {
     const int64_t all = tp_coco_images(S->source.coco);
+    S->global = S->o.batch * tp_share_parts(S->o.share);
     S->used = tp_loader_memory(L, all, sizeof *S->used);
     S->wide = tp_loader_memory(L, all, sizeof *S->wide);
     S->batches = tp_loader_memory(L, all, sizeof *S->batches);
-    S->left = tp_loader_memory(L, 2 * S->o.batch, sizeof *S->left);
-    if (!S->left) return false;
+    if (!S->batches) return false;
     for (int64_t i = 0; i < all; i++) {
         const tp_coco_image *image = tp_coco_image_at(S->source.coco, i);
         if (!image_counts(S, image)) continue;
@@ -274,12 +297,14 @@ static bool choose_images(tp_loader *L, state *S)
         return tp_loader_fail(L, TP_E_VALUE, "none of the %lld images has an object %s",
                               (long long)all,
                               S->o.masks ? "with a mask to learn from" : "that is no crowd");
-    if (S->o.train && S->images < S->o.batch)
+    if (!S->o.train) return true;
+    if (S->images < S->global)
         return tp_loader_fail(
             L, TP_E_VALUE,
             "%lld images with objects (of %lld) do not fill a batch of %lld: lower the batch",
-            (long long)S->images, (long long)all, (long long)S->o.batch);
-    return true;
+            (long long)S->images, (long long)all, (long long)S->global);
+    S->left = tp_loader_memory(L, 2 * S->global, sizeof *S->left);
+    return S->left != NULL;
 }
 
 /* Opens the loader with the images in use, some of them known to be missing. */
@@ -296,7 +321,8 @@ static void open_used(tp_loader *L, const state *S)
                                       .ahead = o->ahead,
                                       .strict = !o->bad,
                                       .bad = o->bad,
-                                      .env = o->env });
+                                      .env = o->env,
+                                      .share = o->share });
 }
 
 static bool is_given(const tp_pixel_scale *scale)

@@ -301,6 +301,71 @@ Test(object_loader, evaluation_sees_every_image_once)
     tp_scenes_free(S);
 }
 
+/* ---- processes that share batches ---- */
+
+enum { MOST_RANKS = 7 };
+
+/* A hash of row i of a batch, with its padding. */
+static uint64_t hash_row(const tp_object_batch *b, int64_t i)
+{
+    const int64_t cells = b->height * b->width * 3;
+    tp_object_batch row = { .n = 1, .height = b->height, .width = b->width };
+    row.x = b->x + i * cells;
+    row.size = b->size + i;
+    row.image = b->image + i;
+    row.objects = b->objects + i;
+    return tp_hash(tp_hash(hash_of(&row), (uint64_t)b->height), (uint64_t)b->width);
+}
+
+/* Compares batch `step` of the second epoch, or of the only pass, to that of one process. */
+static void compare_batch(tp_loader *one, tp_loader *const part[], int ranks, int64_t epoch,
+                          int64_t step)
+{
+    tp_object_batch b, p;
+    int64_t at = 0;
+    tp_loader_seek(one, epoch, step);
+    cr_assert(tp_object_loader_next(one, &b), "%s", tp_loader_why(one));
+    for (int r = 0; r < ranks; r++) {
+        tp_loader_seek(part[r], epoch, step);
+        if (!tp_object_loader_next(part[r], &p)) continue; /* no row of it */
+        cr_assert(p.epoch == epoch && p.step == step && at + p.n <= b.n);
+        cr_expect(p.height == b.height && p.width == b.width, "rank %d of %d", r, ranks);
+        for (int64_t i = 0; i < p.n; i++, at++)
+            cr_expect_eq(hash_row(&p, i), hash_row(&b, at), "rank %d of %d: row %lld of batch %lld",
+                         r, ranks, (long long)at, (long long)step);
+    }
+    cr_expect_eq(at, b.n, "%d ranks, batch %lld", ranks, (long long)step);
+}
+
+Test(object_loader, shares_are_rows_of_one_batch)
+{
+    tp_scenes *S = scenes(32, TP_TRAIN, 1);
+    for (int train = 0; train < 2; train++)
+        for (int ranks = 2; ranks <= MOST_RANKS; ranks++) {
+            tp_object_loader_opts o = { .seed = 7,
+                                        .train = train,
+                                        .size = { 64, 80, 96 },
+                                        .sizes = 3,
+                                        .masks = true,
+                                        .threads = 2 };
+            tp_loader *part[MOST_RANKS];
+            o.batch = 2 * ranks;
+            tp_loader *one = loader_of(S, o);
+            const int64_t steps = tp_loader_steps(one);
+            o.batch = 2;
+            for (int r = 0; r < ranks; r++) {
+                o.share = (tp_share){ r, ranks };
+                part[r] = loader_of(S, o);
+                cr_expect_eq(tp_loader_steps(part[r]), steps);
+            }
+            for (int64_t step = 0; step < steps; step++)
+                compare_batch(one, part, ranks, train, step);
+            for (int r = 0; r < ranks; r++) tp_loader_free(part[r]);
+            tp_loader_free(one);
+        }
+    tp_scenes_free(S);
+}
+
 /* Other means, deviations, side multiples. */
 Test(object_loader, scale_and_multiple)
 {
@@ -593,6 +658,27 @@ Test(object_loader, unreadable_images_of_an_evaluation, .init = make_folder, .fi
     tp_coco_close(X);
 }
 
+/* Processes leave out what is in their own rows; the names are told where they are read. */
+Test(object_loader, unreadable_images_of_a_share, .init = make_folder, .fini = remove_folder)
+{
+    static const int64_t want[2] = { 0, 3 };
+    tp_coco *X = tp_coco_from(mixed, strlen(mixed), "mixed");
+    const tp_object_source s = { .coco = X, .folder = folder };
+    write_images(); /* 2 and 3 are missing */
+    for (int r = 0; r < 2; r++) {
+        tp_object_loader_opts o = { .batch = 1, .size = { 32 }, .bad = note, .share = { r, 2 } };
+        tp_object_batch b;
+        reported = 0;
+        tp_loader *L = tp_object_loader_new(&s, &o);
+        cr_assert(tp_object_loader_next(L, &b), "%s", tp_loader_why(L));
+        cr_expect(b.n == 1 && b.image[0] == want[r] && b.step == r);
+        cr_expect(!tp_object_loader_next(L, &b) && tp_loader_ok(L));
+        cr_expect(reported == 1 && tp_loader_skipped(L) == 1);
+        tp_loader_free(L);
+    }
+    tp_coco_close(X);
+}
+
 /* Training continues while any image can be read, however many before it cannot. */
 Test(object_loader, one_image_of_many, .init = make_folder, .fini = remove_folder)
 {
@@ -692,6 +778,9 @@ Test(object_loader, refuses_what_it_cannot_do)
     } bad[] = {
         { { .batch = 4, .train = true }, "do not fill a batch of 4" },
         { { .batch = 0 }, "out of range" },
+        { { .batch = 2, .train = true, .share = { 0, 2 } }, "do not fill a batch of 4" },
+        { { .batch = 1, .share = { 2, 2 } }, "the share is that of rank 2 of 2" },
+        { { .batch = 1, .share = { -1, 2 } }, "the share is that of rank -1 of 2" },
         { { .batch = 1, .size = { -3 } }, "out of range" },
         { { .batch = 1, .most = 100000 }, "out of range" },
     };

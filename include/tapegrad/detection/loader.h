@@ -121,7 +121,8 @@ typedef struct tp_object_batch {
 /* Batches (loader.h) that depend only on seed and epoch. In training, a random permutation of the
  * images fills a batch of wide ones (width > height) and a batch of the others, each of which is
  * emitted when full; at the end of the epoch the rest is mixed, and an incomplete batch is
- * dropped. */
+ * dropped. Processes that share a batch pad to the largest image of all their rows, as far as the
+ * annotations give sizes. */
 TP_API tp_loader *tp_object_loader_new(const tp_object_source *s, const tp_object_loader_opts *o);
 TP_API int64_t tp_object_loader_images(const tp_loader *L); /* used */
 /* The objects left out in training, by reason. */
