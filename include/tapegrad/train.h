@@ -212,7 +212,10 @@ typedef struct tp_training {
      * configuration; may be NULL. */
     void (*write_model)(tp_run *R, tp_writer *W);
     /* Write and read the program's own state in the last checkpoint; may be NULL. read is called
-     * after build. */
+     * after build. Each of several processes calls both, write with the same names, and neither
+     * may call tp_run_total: of tensors "state.*", whose first axis is the batch, each writes and
+     * finds its own rows, also if their number has changed; of all else the file has rank 0's, so a
+     * program adds up its counts before. */
     void (*write)(tp_run *R, tp_writer *W);
     void (*read)(tp_run *R, tp_file *F);
 

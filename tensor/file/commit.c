@@ -41,8 +41,7 @@ static bool all_fine(commit *c)
 {
     tp_writer *W = c->writer;
     if (!any(c, !tp_writer_ok(W))) return true;
-    const bool refused = any(c, tp_writer_code(W) == TP_E_NONFINITE);
-    tp__writer_failf(W, refused ? TP_E_NONFINITE : TP_E_IO, "another process of this run failed");
+    tp__writer_failf(W, TP_E_STATE, "another process of this run failed");
     return false;
 }
 

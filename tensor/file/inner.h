@@ -61,8 +61,7 @@ typedef struct tp_join {
 
 /* Commits in all processes, as tp_peers_commit describes: rank 0 writes, the others send. Every
  * process must call it, also with a failed writer, so that none waits for it in vain. If one has
- * failed, all return false; if by a value that tp_writer_finite refuses, all with
- * TP_E_NONFINITE. */
+ * failed, all return false, the others with TP_E_STATE. */
 bool tp__writer_join(tp_writer *W, const tp_join *j, const char *rows);
 
 /* Adds device memory under a name; tp_writer_commit reads its bytes. */

@@ -46,10 +46,11 @@ static void open_device(tp_trainer *r, bool dry, bool blank)
     R->P = tp_params_new(R->D, &(tp_params_opts){ .seed = (uint64_t)o->seed,
                                                   .dtype = dtype == TP_F64 ? TP_F64 : TP_F32,
                                                   .blank = blank });
-    R->T = tp_tape_new(R->D, &(tp_tape_opts){ .seed = (uint64_t)(o->seed + R->rank),
+    R->T = tp_tape_new(R->D, &(tp_tape_opts){ .seed = (uint64_t)o->seed,
                                               .compute = dtype,
                                               .train = true,
                                               .check_finite = o->check_finite });
+    tp_set_random_state(R->T, (uint64_t)o->seed, tp__run_stream(R));
     R->E = tp_tape_new(R->D, &(tp_tape_opts){ .compute = dtype });
     tp_record(R->E, false);
     r->on_gpu = strncmp(o->machine.device, "cuda", 4) == 0;

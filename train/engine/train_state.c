@@ -1,15 +1,22 @@
 /* train_state.c - the two checkpoints of a run. The last one has all that a resumed run needs to
  * compute the same bits as one that never stopped:
  *
- *     weights and buffers, moments (optim.*), averages (ema.*), the program's state  as tensors
+ *     weights and buffers, moments (optim.*), averages (ema.*), the program's state
+ *     (state.*, which hold rows of the batch)                                        as tensors
  *     settings (train.*), what evaluation needs, update, random state, the hash of
- *     the data, sums since the last report and the beginning of the epoch (sum.*)    as metadata */
+ *     the data, sums since the last report and the beginning of the epoch (sum.*)    as metadata
+ *
+ * Several processes write the last one together (tp_peers_commit), so each makes a writer with the
+ * same tensors; the metadata are those of rank 0, the only one that touches the run folder. The best
+ * model is the same in all, and rank 0 writes it alone. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "trainer.h"
+
+#define ROWS "state." /* tensors that hold rows of the batch */
 
 /* ---- writing ---- */
 
@@ -32,38 +39,52 @@ static void write_sums(const tp_trainer *r, tp_writer *W)
     tp_writer_meta_num(W, "grad_norm", r->norm);
 }
 
+/* A seed of its own would give rank 1 of a run with seed 1 the numbers of rank 0 with seed 2. No run
+ * has 2^48 random ops. */
+uint64_t tp__run_stream(const tp_run *R)
+{
+    return (uint64_t)R->rank << 48;
+}
+
+/* The offset is the same in all processes but for the beginning of their streams, so any number of
+ * them can continue. */
 static void write_place(const tp_trainer *r, tp_writer *W)
 {
     uint64_t seed, offset;
     char hash[24];
     tp_random_state(r->run.T, &seed, &offset);
     tp_writer_meta_int(W, "random_seed", (int64_t)seed);
-    tp_writer_meta_int(W, "random_offset", (int64_t)offset);
+    tp_writer_meta_int(W, "random_offset", (int64_t)(offset - tp__run_stream(&r->run)));
     snprintf(hash, sizeof hash, "%016" PRIx64, r->run.data_hash);
     tp_writer_meta(W, "data_hash", hash);
 }
 
-/* Rechecks the folder, because collecting the data took time. If it has vanished, the caller
- * notices too and rescues the run. */
+static bool is_there(tp_trainer *r)
+{
+    return r->run.rank > 0 || !tp__folder_vanished(&r->folder) ||
+           tp__run_fail(r, "run folder %s was removed while in use", r->folder.path);
+}
+
+static bool complain(tp_trainer *r, const tp_writer *W)
+{
+    if (tp_writer_code(W) == TP_E_NONFINITE) return tp__run_lost(r, tp_writer_why(W));
+    return tp__run_fail(r, "%s", tp_writer_why(W));
+}
+
+/* Commits in all processes. Rechecks the folder, because collecting the data took time. If it has
+ * vanished, the caller notices too and rescues the run. */
 static bool commit(tp_trainer *r, tp_writer *W)
 {
-    const bool fine = tp__run_fine(r);
-    if (fine && tp__folder_vanished(&r->folder)) {
-        tp__run_fail(r, "run folder %s was removed while in use", r->folder.path);
-    } else if (fine && !tp_writer_commit(W)) {
-        if (tp_writer_code(W) == TP_E_NONFINITE)
-            tp__run_lost(r, tp_writer_why(W));
-        else
-            tp__run_fail(r, "%s", tp_writer_why(W));
-    }
-    tp_writer_free(W);
-    return !r->why[0];
+    if (!tp__run_everywhere(r, tp__run_fine(r) && is_there(r))) return false;
+    const bool done = tp_peers_commit(r->peers, W, ROWS);
+    const bool own = !done && tp_writer_code(W) != TP_E_STATE; /* the others learn its reason */
+    if (own) complain(r, W);
+    return tp__run_everywhere(r, !own) && done;
 }
 
 bool tp__run_save(tp_trainer *r)
 {
-    if (!tp__run_collect(r, r->run.update)) return false;
-    if (r->run.rank > 0) return true;
+    if (!tp__run_everywhere(r, tp__run_collect(r, r->run.update))) return false;
     tp_writer *W = tp_writer_new(r->folder.last);
     tp_writer_finite(W);
     tp_writer_meta(W, "program", tp__run_program(r->t));
@@ -76,9 +97,10 @@ bool tp__run_save(tp_trainer *r)
     if (r->t->write) r->t->write(&r->run, W);
     tp_optim_write(r->O, W, NULL);
     if (r->ema) tp_ema_write(r->ema, W, NULL);
-    if (!commit(r, W)) return false;
-    r->saved = r->run.update;
-    return true;
+    const bool done = commit(r, W);
+    tp_writer_free(W);
+    if (done) r->saved = r->run.update;
+    return done;
 }
 
 bool tp__run_save_best(tp_trainer *r, double score)
@@ -87,7 +109,9 @@ bool tp__run_save_best(tp_trainer *r, double score)
     tp_writer *W = tp_writer_new(r->folder.best);
     write_model(r, W);
     tp_writer_meta_num(W, r->t->score, score);
-    return commit(r, W);
+    const bool done = tp__run_fine(r) && is_there(r) && (tp_writer_commit(W) || complain(r, W));
+    tp_writer_free(W);
+    return done;
 }
 
 /* ---- reading ---- */
@@ -170,8 +194,9 @@ bool tp__run_load(tp_trainer *r, tp_file *F)
     if (!tp_optim_read(r->O, F, NULL)) return tp__run_fail(r, "%s", tp_optim_why(r->O));
     if (r->ema && !tp_ema_read(r->ema, F, NULL)) return tp__run_fail(r, "%s", tp_ema_why(r->ema));
     R->update = r->saved = update;
-    tp_set_random_state(R->T, (uint64_t)(seed + R->rank), (uint64_t)offset);
+    tp_set_random_state(R->T, (uint64_t)seed, tp__run_stream(R) + (uint64_t)offset);
     tp__run_place(r, 0);
+    if (!tp_file_share(F, ROWS, tp_run_share(R))) return tp__run_fail(r, "%s", tp_file_why(F));
     if (r->t->read) r->t->read(R, F);
     tp__run_forget_sums(R);
     if (!tp_file_ok(F)) tp__run_fail(r, "%s", tp_file_why(F));

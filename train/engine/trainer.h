@@ -268,13 +268,17 @@ json_t *tp__log_number(double x);
 
 /* ---- train_state.c ---- */
 
-/* last.safetensors: everything the next update depends on. load reads it into a built run. */
+/* last.safetensors: everything the next update depends on. load reads it into a built run. All
+ * processes call save. */
 bool tp__run_save(tp_trainer *r);
 bool tp__run_load(tp_trainer *r, tp_file *F);
 
 /* best.safetensors: weights, the model's configuration and the score. */
 bool tp__run_save_best(tp_trainer *r, double score);
 bool tp__run_find_best(tp_trainer *r);
+
+/* The place where this process's random numbers begin in the stream of the run's seed. */
+uint64_t tp__run_stream(const tp_run *R);
 
 /* ---- train_main.c ---- */
 
