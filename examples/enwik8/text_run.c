@@ -16,12 +16,13 @@ typedef struct text_run {
 
     tp_model_cfg cfg;
     tp_net *m;
-    void *cache;               /* of the training streams */
-    tp_tensor in, target;      /* slots: [B,M] */
-    int64_t segments, counted; /* since the last report: segments; targets not -1 */
-    int64_t lacking;           /* ... of these, targets that are <unk> */
-    unknown_bytes unknown[2];  /* of the training and validation texts */
+    void *cache;              /* of the training streams */
+    tp_tensor in, target;     /* slots: [B,M] */
+    unknown_bytes unknown[2]; /* of the training and validation texts */
 } text_run;
+
+/* What R->sum counts: segments, targets that are not -1, and of these the <unk>. */
+enum { SEGMENTS, COUNTED, LACKING };
 
 /* ---- data ---- */
 
@@ -87,7 +88,8 @@ static void open_reader(tp_run *R)
     t->reader = tp_bytes_new(t->text, TP_TRAIN,
                              &(tp_bytes_opts){ .batch = s->train.batch,
                                                .tokens = s->tokens,
-                                               .all_targets = s->targets == TARGETS_ALL });
+                                               .all_targets = s->targets == TARGETS_ALL,
+                                               .share = tp_run_share(R) });
     t->x = malloc(cells * sizeof *t->x);
     t->y = malloc(cells * sizeof *t->y);
     if (!tp_bytes_ok(t->reader)) tp_run_fail(R, "%s: %s", s->data, tp_bytes_why(t->reader));
@@ -197,9 +199,9 @@ static void next_segment(tp_run *R)
     tp_bytes_next_host(t->reader, t->x, t->y);
     tp_feed(R->T, &t->in, TP_I32, shape, t->x);
     tp_feed(R->T, &t->target, TP_I32, shape, t->y);
-    t->counted += text_targets(t->y, R->units);
-    t->lacking += unknown_in(&t->unknown[TP_TRAIN], t->y, R->units);
-    t->segments++;
+    R->sum[COUNTED] += (double)text_targets(t->y, R->units);
+    R->sum[LACKING] += (double)unknown_in(&t->unknown[TP_TRAIN], t->y, R->units);
+    R->sum[SEGMENTS]++;
 }
 
 static tp_tensor segment_loss(tp_run *R)
@@ -211,9 +213,12 @@ static tp_tensor segment_loss(tp_run *R)
 
 /* ---- validation ---- */
 
+/* Each process scores some of the streams, perhaps none: `rows` of them from `first` on. */
 typedef struct streams {
     tp_bytes *reader;
+    int32_t *x, *y; /* [B,M]: all streams */
     int64_t B, M, steps;
+    int64_t first, rows;
 } streams;
 
 /* The number of tokens to score; 0: all. A trial only measures memory, so it stops once the cache
@@ -232,39 +237,58 @@ static streams open_streams(tp_run *R)
     int64_t n;
     tp_text_ids(t->text, TP_VALID, &n);
     const int64_t M = s->tokens, blocks = n > 1 ? (n - 1) / M + 1 : 1, most = most_tokens(R);
-    const int64_t B = s->train.batch < blocks ? s->train.batch : blocks;
-    streams v = { .B = B, .M = M };
+    const int64_t batch = s->train.batch * R->ranks, B = batch < blocks ? batch : blocks;
+    streams v = { .B = B, .M = M, .first = B * R->rank / R->ranks };
+    v.rows = B * (R->rank + 1) / R->ranks - v.first;
     v.reader = tp_bytes_new(t->text, TP_VALID,
                             &(tp_bytes_opts){ .batch = B, .tokens = M, .all_targets = true });
+    v.x = malloc((size_t)(B * M) * sizeof *v.x);
+    v.y = malloc((size_t)(B * M) * sizeof *v.y);
     if (!tp_bytes_ok(v.reader)) tp_run_fail(R, "%s", tp_bytes_why(v.reader));
-    v.steps = tp_bytes_ok(v.reader) ? tp_bytes_steps(v.reader) : 0;
+    if (!v.x || !v.y) tp_run_fail(R, "out of memory");
+    v.steps = tp_bytes_ok(v.reader) && v.rows > 0 ? tp_bytes_steps(v.reader) : 0;
     if (most > 0 && v.steps > (most - 1) / (B * M) + 1) v.steps = (most - 1) / (B * M) + 1;
     return v;
+}
+
+static void close_streams(streams *v)
+{
+    tp_bytes_free(v->reader);
+    free(v->x);
+    free(v->y);
+}
+
+/* Scores the next segment of this process's streams; adds its cross entropy and counts to sum. */
+static void score_segment(tp_run *R, const streams *v, void *cache, double sum[3])
+{
+    const text_run *t = R->state;
+    tp_tape *E = R->E;
+    const int64_t n = v->rows * v->M;
+    tp_reset(E);
+    tp_bytes_next_host(v->reader, v->x, v->y);
+    const int32_t *own = v->x + v->first * v->M, *target = v->y + v->first * v->M;
+    const tp_tensor x = tp_from(E, TP_I32, TP_SHAPE(v->rows, v->M), own);
+    const tp_tensor y = tp_from(E, TP_I32, TP_SHAPE(v->rows, v->M), target);
+    const tp_tensor logits = tp_net_forward(E, t->m, cache, x);
+    sum[0] += tp_item(E, tp_cross_entropy(E, logits, y, TP_SUM));
+    sum[COUNTED] += (double)text_targets(target, n);
+    sum[LACKING] += (double)unknown_in(&t->unknown[TP_VALID], target, n);
 }
 
 /* Scores every token of the validation text in one pass, in as many streams as in training. */
 static double text_measure(tp_run *R, char *text, size_t size)
 {
-    text_run *t = R->state;
-    tp_tape *E = R->E;
-    const streams v = open_streams(R);
-    void *state = tp_net_state_new(t->m);
-    double nll = 0;
-    int64_t counted = 0, lacking = 0;
-    for (int64_t i = 0; i < v.steps && !tp_run_stopped(R); i++) {
-        tp_reset(E);
-        tp_bytes_next_host(v.reader, t->x, t->y);
-        const tp_tensor x = tp_from(E, TP_I32, TP_SHAPE(v.B, v.M), t->x);
-        const tp_tensor y = tp_from(E, TP_I32, TP_SHAPE(v.B, v.M), t->y);
-        const tp_tensor logits = tp_net_forward(E, t->m, state, x);
-        nll += tp_item(E, tp_cross_entropy(E, logits, y, TP_SUM));
-        counted += text_targets(t->y, v.B * v.M);
-        lacking += unknown_in(&t->unknown[TP_VALID], t->y, v.B * v.M);
-    }
-    tp_net_state_free(t->m, E, state);
-    tp_reset(E);
-    tp_bytes_free(v.reader);
-    const double bpc = unknown_bpc(&t->unknown[TP_VALID], nll, counted, lacking);
+    const text_run *t = R->state;
+    streams v = open_streams(R);
+    void *cache = tp_net_state_new(t->m);
+    double sum[3] = { 0 };
+    for (int64_t i = 0; i < v.steps && !tp_run_stopped(R); i++) score_segment(R, &v, cache, sum);
+    tp_net_state_free(t->m, R->E, cache);
+    tp_reset(R->E);
+    close_streams(&v);
+    tp_run_total(R, sum, 3);
+    const double bpc =
+        unknown_bpc(&t->unknown[TP_VALID], sum[0], (int64_t)sum[COUNTED], (int64_t)sum[LACKING]);
     snprintf(text, size, "%.4f bpc", bpc);
     tp_run_note(R, "valid_bpc", bpc);
     return bpc;
@@ -272,7 +296,8 @@ static double text_measure(tp_run *R, char *text, size_t size)
 
 /* ---- descriptions and reports ---- */
 
-/* FLOPs of an update; backward counts as twice forward, recomputation is not counted. */
+/* FLOPs of this process in an update; backward counts as twice forward, recomputation is not
+ * counted. */
 static double flops_by(const settings *s, int64_t vocab)
 {
     const tp_model_cfg c = lm_cfg_of(s, vocab);
@@ -314,24 +339,19 @@ static void describe(tp_run *R)
                (long long)tp_text_bytes(t->text, TP_TEST), (long long)vocab);
     say_unknown(R);
     tp_run_say(R, "an update: %lld x %lld streams of %lld tokens after %lld cached, %.4g GFLOP",
-               (long long)s->train.accumulation, (long long)s->train.batch, (long long)s->tokens,
-               (long long)s->mem_len, flops(R) * 1e-9);
+               (long long)s->train.accumulation, (long long)(s->train.batch * R->ranks),
+               (long long)s->tokens, (long long)s->mem_len, R->ranks * flops(R) * 1e-9);
 }
 
 /* The loss averages over all positions, bits per character over those with a target. */
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
     const text_run *t = R->state;
-    const double nll = loss * (double)(t->segments * R->units);
-    const double bpc = unknown_bpc(&t->unknown[TP_TRAIN], nll, t->counted, t->lacking);
+    const double nll = loss * R->sum[SEGMENTS] * (double)R->units;
+    const double bpc =
+        unknown_bpc(&t->unknown[TP_TRAIN], nll, (int64_t)R->sum[COUNTED], (int64_t)R->sum[LACKING]);
     snprintf(text, size, "bpc %.4f", bpc);
     tp_run_note(R, "bpc", bpc);
-}
-
-static void begin_report(tp_run *R)
-{
-    text_run *t = R->state;
-    t->segments = t->counted = t->lacking = 0;
 }
 
 /* ---- checkpoints ---- */
@@ -348,23 +368,25 @@ static void write_model(tp_run *R, tp_writer *W)
     tp_writer_meta_int(W, "segment", s->tokens);
 }
 
+static const char *const sum_key[] = { "sum.segments", "sum.counted", "sum.lacking" };
+
 static void write_state(tp_run *R, tp_writer *W)
 {
     const text_run *t = R->state;
     tp_writer_meta_int(W, "position", tp_bytes_position(t->reader));
-    tp_writer_meta_int(W, "sum.segments", t->segments);
-    tp_writer_meta_int(W, "sum.counted", t->counted);
-    tp_writer_meta_int(W, "sum.lacking", t->lacking);
+    for (int k = SEGMENTS; k <= LACKING; k++) tp_writer_meta_int(W, sum_key[k], (int64_t)R->sum[k]);
     t->cfg.model->state_write(R->T, tp_net_module(t->m), t->cache, W);
 }
 
 static void read_state(tp_run *R, tp_file *F)
 {
     text_run *t = R->state;
-    int64_t position = -1;
-    if (!tp_file_int(F, "position", &position) || !tp_file_int(F, "sum.segments", &t->segments) ||
-        !tp_file_int(F, "sum.counted", &t->counted) || !tp_file_int(F, "sum.lacking", &t->lacking))
-        return;
+    int64_t position = -1, sum[3] = { 0 };
+    for (int k = SEGMENTS; k <= LACKING; k++) {
+        if (!tp_file_int(F, sum_key[k], &sum[k])) return;
+        R->sum[k] = (double)sum[k];
+    }
+    if (!tp_file_int(F, "position", &position)) return;
     if (position < 0 || position > INT64_C(1) << 60) {
         tp_run_fail(R, "%s: 'position' is %s", tp_file_path(F),
                     tp_file_meta(F, "position") ? "out of range" : "missing");
@@ -462,7 +484,6 @@ static const tp_training text_training = {
     .validate = text_measure,
     .describe = describe,
     .report = report,
-    .after = begin_report,
     .write_model = write_model,
     .write = write_state,
     .read = read_state,

@@ -41,6 +41,7 @@ static tp_loader *new_loader(tp_run *R, const tp_image_set *X, bool train)
     tp_image_loader_opts o = { &a, s->train.batch, (uint64_t)s->train.seed, .train = train };
     o.bad = tp_run_left_out;
     o.env = R;
+    o.share = tp_run_share(R);
     tp_augment_recipe(&a, train ? "small" : "eval", s->size);
     return tp_image_loader_new(X, &o);
 }
@@ -104,18 +105,19 @@ static double validate(tp_run *R, char *text, size_t size)
     tp_tape *E = R->E;
     tp_loader *L = new_loader(R, t->valid, false);
     const int classes = tp_image_set_classes(t->train);
-    double n, found = 0, seen = 0;
-    for (int64_t i = 0; !tp_run_stopped(R); seen += n, i++) {
+    double n, sum[2] = { 0 }; /* images, and those with the right class */
+    for (int64_t i = 0; !tp_run_stopped(R); sum[0] += n, i++) {
         tp_reset(E);
         n = (double)tp_loader_feed(L, E, 0, i, t->valid_batch);
         if (n == 0) break;
         const tp_tensor best = tp_argmax(E, forward(E, t, t->valid_batch[0]), 1);
         const tp_tensor hit = tp_mul(E, tp_one_hot(E, best, classes, TP_F32), t->valid_batch[1]);
-        found += tp_item(E, tp_sum(E, hit, TP_ALL));
+        sum[1] += tp_item(E, tp_sum(E, hit, TP_ALL));
     }
     tp_loader_free(L);
-    snprintf(text, size, "accuracy %.2f %% of %.0f images", 100 * found / seen, seen);
-    return 100 * found / seen;
+    tp_run_total(R, sum, 2);
+    snprintf(text, size, "accuracy %.2f %% of %.0f images", 100 * sum[1] / sum[0], sum[0]);
+    return 100 * sum[1] / sum[0];
 }
 
 static void close_images(tp_run *R)

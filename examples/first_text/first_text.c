@@ -52,7 +52,8 @@ static void open_lines(tp_run *R, tp_file *from)
     const tp_column columns[] = { { TP_I32, TP_SHAPE(s->length) }, { TP_I32, TP_SCALAR } };
     const tp_samples_opts o = { .batch = s->train.batch,
                                 .seed = (uint64_t)s->train.seed,
-                                .hold_back = s->hold_back };
+                                .hold_back = s->hold_back,
+                                .share = tp_run_share(R) };
     (void)from; /* the checkpoint of --resume or --init, or NULL */
     tp_absolute_path(&s->data);
     t->lines = s->data ? tp_table_open(s->data, &(tp_table_opts){ .columns = 2 }) : make_up();
@@ -119,6 +120,7 @@ static double validate(tp_run *R, char *text, size_t size)
                                       tp_one_hot(E, t->valid[1], labels, TP_F32));
         found += tp_item(E, tp_sum(E, hits, TP_ALL));
     }
+    tp_run_total(R, &found, 1);
     return 100 * found / (double)tp_samples_count(t->samples, TP_VALID);
 }
 

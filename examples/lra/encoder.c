@@ -55,12 +55,13 @@ tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, encoder_batching ho
 {
     const bool sorted = how.bucket > 1 && !encoder_is_fixed(c);
     const int64_t bucket = sorted ? how.bucket : 0;
-    if (how.packed)
-        return (tp_document_loader_opts){ .batch = how.batch, .bucket = bucket, .packed = true };
-    return (tp_document_loader_opts){ .batch = how.batch,
-                                      .bucket = bucket,
-                                      .length = sorted ? 0 : c->attn.length,
-                                      .multiple = sorted ? encoder_multiple(c) : 0 };
+    tp_document_loader_opts o = {
+        .batch = how.batch, .bucket = bucket, .packed = how.packed, .share = how.share
+    };
+    if (how.packed) return o;
+    o.length = sorted ? 0 : c->attn.length;
+    o.multiple = sorted ? encoder_multiple(c) : 0;
+    return o;
 }
 
 /* ---- configurations ---- */

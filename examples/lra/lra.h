@@ -49,6 +49,7 @@ typedef struct encoder_batching {
     int64_t bucket; /* > 1: batches sorted together by length, padded to the longest text
                      * unless packed; otherwise unsorted, padded to the full length */
     bool packed;    /* concatenated, without padding: for models that tp_lra_packs */
+    tp_share share; /* of several processes */
 } encoder_batching;
 
 /* A reason for refusing packed batches. */
@@ -72,7 +73,8 @@ void encoder_free(encoder *m);
 
 /* Returns logits [B,classes], f32 or f64. */
 tp_tensor encoder_logits(tp_tape *T, const encoder *m, const tp_tensor slot[DOC_SLOTS]);
-/* Scores all examples of X. A bucket in `how` sorts all of them unless packed. */
+/* Scores all examples of X, or this process's part. A bucket in `how` sorts all of them unless
+ * packed. */
 bool encoder_score(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X,
                    encoder_batching how, doc_watch w);
 tp_tensor encoder_loss(tp_tape *T, const encoder *m, const tp_tensor slot[DOC_SLOTS]);

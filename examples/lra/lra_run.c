@@ -18,11 +18,22 @@ typedef struct lra_run {
     tp_tensor slot[DOC_SLOTS]; /* the batch */
     int64_t length;            /* of a trial's documents */
     double mean;               /* mean tokens of a document */
-    int64_t tokens;            /* in the run's batches so far, with padding */
+    int64_t tokens;            /* in the batches up to the last report, with padding */
     doc_noise noise;           /* of a trial */
 } lra_run;
 
+/* What R->sum counts: tokens since the last report. */
+enum { TOKENS };
+
 /* ---- data ---- */
+
+/* Batches of this process. */
+static encoder_batching batching(const tp_run *R)
+{
+    encoder_batching how = lra_batching(R->settings);
+    how.share = tp_run_share(R);
+    return how;
+}
 
 static void open_parts(tp_run *R)
 {
@@ -46,7 +57,7 @@ static void open_loader(tp_run *R)
 {
     const lra_settings *s = R->settings;
     lra_run *t = R->state;
-    tp_document_loader_opts o = encoder_batches(&t->cfg, lra_batching(s));
+    tp_document_loader_opts o = encoder_batches(&t->cfg, batching(R));
     o.seed = (uint64_t)s->train.seed;
     o.train = true;
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
@@ -154,7 +165,7 @@ static void next_batch(tp_run *R)
     const lra_settings *s = R->settings;
     if (s->train.schedule == RATE_CYCLE) tp_optim_set(t->O, "beta1", lra_beta1(s, R->update));
     if (t->L)
-        t->tokens += doc_next(R, t->L, t->slot);
+        R->sum[TOKENS] += (double)doc_next(R, t->L, t->slot);
     else
         doc_put(R->T, &t->noise.b, true, t->slot);
 }
@@ -167,13 +178,13 @@ static tp_tensor batch_loss(tp_run *R)
 
 static double validate(tp_run *R, char *text, size_t size)
 {
-    const lra_settings *s = R->settings;
     lra_run *t = R->state;
     doc_score v;
     if (R->trial) return 0; /* needs less memory than training */
-    if (!encoder_score(&v, R->E, &t->m, t->X[TP_VALID], lra_batching(s),
+    if (!encoder_score(&v, R->E, &t->m, t->X[TP_VALID], batching(R),
                        (doc_watch){ .go_on = doc_not_stopped, .env = R }))
         tp_run_fail(R, "%s", v.why);
+    doc_score_total(R, &v);
     snprintf(text, size, "loss %.4f  accuracy %.2f %%", doc_score_loss(&v), doc_score_accuracy(&v));
     tp_run_note(R, "valid_loss", doc_score_loss(&v));
     tp_run_note(R, "accuracy", doc_score_accuracy(&v));
@@ -187,12 +198,23 @@ typedef struct progress {
     tp_ticker line;
 } progress;
 
+/* Process 0 shows its own progress as that of all. */
 static bool tick(void *env, const doc_score *s)
 {
     progress *p = env;
-    if (tp_ticker_due(&p->line))
-        tp_ticker_draw(&p->line, s->count, "test accuracy %.2f %%", doc_score_accuracy(s));
+    const int64_t count = s->count * p->R->ranks, all = p->line.last;
+    if (p->R->rank == 0 && tp_ticker_due(&p->line))
+        tp_ticker_draw(&p->line, count < all ? count : all, "test accuracy %.2f %%",
+                       doc_score_accuracy(s));
     return !tp_run_stopped(p->R);
+}
+
+/* Is `here` true in all processes? None may work on the test alone, because it adds up counts. */
+static bool everywhere(tp_run *R, bool here)
+{
+    double missing = !here;
+    tp_run_total(R, &missing, 1);
+    return missing == 0 && tp_run_ok(R);
 }
 
 /* Loads best.safetensors. A damaged file costs the test, not the run. */
@@ -204,27 +226,34 @@ static bool load_best(tp_run *R, const char *path)
     const bool there = tp_file_ok(F), done = there && tp_net_load(R->P, t->m.net, F, false);
     if (!done) tp_run_say(R, "the best model is not tested: %s", there ? tp_params_why(R->P) : why);
     tp_file_close(F);
-    return done;
+    const bool all = everywhere(R, done);
+    if (done && !all) tp_run_say(R, "the best model is not tested: another process cannot load it");
+    return all;
+}
+
+static void write_test(tp_run *R, const lra_report *r)
+{
+    const doc_score *v = r->v;
+    char path[4400], why[4800];
+    tp_run_path(R, "test.json", path, sizeof path);
+    if (!lra_report_write(r, path, why, sizeof why)) tp_run_fail(R, "%s", why);
+    tp_run_say(R, "test: %lld examples: loss %.4f, accuracy %.2f %%; of whole batches %.2f %%",
+               (long long)v->count, doc_score_loss(v), doc_score_accuracy(v),
+               doc_score_official(v));
 }
 
 static void test(tp_run *R, const tp_documents *X)
 {
-    const lra_settings *s = R->settings;
     const lra_run *t = R->state;
     progress p = { R, tp_ticker_start("examples", tp_documents_count(X)) };
-    char path[4400], why[4800];
     doc_score v;
     const bool done =
-        encoder_score(&v, R->E, &t->m, X, lra_batching(s), (doc_watch){ .go_on = tick, .env = &p });
+        encoder_score(&v, R->E, &t->m, X, batching(R), (doc_watch){ .go_on = tick, .env = &p });
     tp_ticker_end(&p.line);
     if (!done) tp_run_fail(R, "%s", v.why);
-    if (!done || tp_stop_signal() || !tp_run_ok(R)) return;
-    const lra_report r = { .v = &v, .part = "test", .seconds = tp_seconds() - p.line.began };
-    tp_run_path(R, "test.json", path, sizeof path);
-    if (!lra_report_write(&r, path, why, sizeof why)) tp_run_fail(R, "%s", why);
-    tp_run_say(R, "test: %lld examples: loss %.4f, accuracy %.2f %%; of whole batches %.2f %%",
-               (long long)v.count, doc_score_loss(&v), doc_score_accuracy(&v),
-               doc_score_official(&v));
+    doc_score_total(R, &v);
+    if (!everywhere(R, done && !tp_stop_signal()) || R->rank > 0) return;
+    write_test(R, &(lra_report){ .v = &v, .part = "test", .seconds = tp_seconds() - p.line.began });
 }
 
 /* A new best model voids an earlier test. */
@@ -234,25 +263,29 @@ static void forget_test(tp_run *R)
     unlink(tp_run_path(R, "test.json", path, sizeof path));
 }
 
+/* Process 0 has written the best model, if there is one. */
+static bool has_best(const tp_run *R, const char *path)
+{
+    return R->rank > 0 || access(path, F_OK) == 0 || errno != ENOENT;
+}
+
 /* Tests the best model when training ends and writes test.json. */
 static void test_best(tp_run *R)
 {
     const lra_settings *s = R->settings;
+    lra_run *t = R->state;
     char path[4400];
     tp_run_path(R, "best.safetensors", path, sizeof path);
-    if (tp_stop_signal() || (access(path, F_OK) != 0 && errno == ENOENT)) return;
-    lra_run *t = R->state;
+    if (!everywhere(R, !tp_stop_signal() && has_best(R, path))) return;
     if (!t->X[TP_TEST]) t->X[TP_TEST] = task_open(&s->d, (task_view){ .part = TP_TEST });
     const tp_documents *X = t->X[TP_TEST];
-    if (!tp_documents_ok(X))
-        tp_run_fail(R, "%s", tp_documents_why(X));
-    else if (load_best(R, path))
-        test(R, X);
+    if (!tp_documents_ok(X)) tp_run_fail(R, "%s", tp_documents_why(X));
+    if (everywhere(R, tp_documents_ok(X)) && load_best(R, path)) test(R, X);
 }
 
 /* ---- descriptions and reports ---- */
 
-/* FLOPs of an update: backward counts twice forward. Padding counts. */
+/* FLOPs of this process in an update: backward counts twice forward. Padding counts. */
 static double flops(const tp_run *R)
 {
     const lra_settings *s = R->settings;
@@ -266,6 +299,7 @@ static void describe_data(tp_run *R)
 {
     const lra_settings *s = R->settings;
     const lra_run *t = R->state;
+    const long long batch = (long long)(s->train.batch * R->ranks);
     char source[4200];
     tp_run_note_int(R, "documents", tp_documents_count(t->X[TP_TRAIN]));
     tp_run_say(R,
@@ -276,12 +310,11 @@ static void describe_data(tp_run *R)
                (long long)tp_documents_count(t->X[TP_VALID]), doc_mean_length(t->X[TP_TRAIN], NULL),
                (long long)tp_documents_longest(t->X[TP_TRAIN]));
     if (s->packed)
-        tp_run_say(R, "batches of %lld are packed, without padding", (long long)s->train.batch);
+        tp_run_say(R, "batches of %lld are packed, without padding", batch);
     else if (s->bucket > 1)
-        tp_run_say(R, "batches of %lld are padded to their longest document",
-                   (long long)s->train.batch);
+        tp_run_say(R, "batches of %lld are padded to their longest document", batch);
     else
-        tp_run_say(R, "batches of %lld are padded to %lld tokens", (long long)s->train.batch,
+        tp_run_say(R, "batches of %lld are padded to %lld tokens", batch,
                    (long long)t->cfg.attn.length);
 }
 
@@ -310,6 +343,11 @@ static void describe(tp_run *R)
         tp_train_get(o, "weight_decay"));
 }
 
+static int64_t tokens_so_far(const tp_run *R)
+{
+    return ((const lra_run *)R->state)->tokens + (int64_t)R->sum[TOKENS];
+}
+
 /* passes: over the training examples. */
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
@@ -321,7 +359,12 @@ static void report(tp_run *R, double loss, char *text, size_t size)
     snprintf(text, size, "pass %.2f", passes);
     tp_run_note(R, "passes", passes);
     tp_run_note(R, "beta1", lra_beta1(s, R->update - 1));
-    tp_run_note_int(R, "tokens", t->tokens);
+    tp_run_note_int(R, "tokens", tokens_so_far(R));
+}
+
+static void after(tp_run *R)
+{
+    ((lra_run *)R->state)->tokens = tokens_so_far(R);
 }
 
 /* ---- checkpoints ---- */
@@ -340,7 +383,7 @@ static void write_model(tp_run *R, tp_writer *W)
 
 static void write_state(tp_run *R, tp_writer *W)
 {
-    tp_writer_meta_int(W, "tokens", ((const lra_run *)R->state)->tokens);
+    tp_writer_meta_int(W, "tokens", tokens_so_far(R));
 }
 
 static void read_state(tp_run *R, tp_file *F)
@@ -409,6 +452,7 @@ static const tp_training lra_training = {
     .best = forget_test,
     .describe = describe,
     .report = report,
+    .after = after,
     .done = test_best,
     .write_model = write_model,
     .write = write_state,

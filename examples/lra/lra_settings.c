@@ -239,7 +239,7 @@ static bool choose_batches(lra_settings *s, const lra_settings *asked, const tp_
 
 encoder_batching lra_batching(const lra_settings *s)
 {
-    return (encoder_batching){ s->train.batch, s->bucket, s->packed };
+    return (encoder_batching){ .batch = s->train.batch, .bucket = s->bucket, .packed = s->packed };
 }
 
 bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
