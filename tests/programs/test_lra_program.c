@@ -258,16 +258,16 @@ Test(lra_program, padding_changes_no_score)
         cr_assert(
             encoder_score(&padded, T, &m, X, (encoder_batching){ .batch = 8 }, (doc_watch){ 0 }),
             "%s", padded.why);
-        cr_assert(
-            encoder_score(&sorted, T, &m, X, (encoder_batching){ 8, 2, false }, (doc_watch){ 0 }),
-            "%s", sorted.why);
-        cr_assert(
-            encoder_score(&small, T, &m, X, (encoder_batching){ 5, 2, false }, (doc_watch){ 0 }),
-            "%s", small.why);
+        cr_assert(encoder_score(&sorted, T, &m, X, (encoder_batching){ .batch = 8, .bucket = 2 },
+                                (doc_watch){ 0 }),
+                  "%s", sorted.why);
+        cr_assert(encoder_score(&small, T, &m, X, (encoder_batching){ .batch = 5, .bucket = 2 },
+                                (doc_watch){ 0 }),
+                  "%s", small.why);
         cr_assert(tp_lra_packs(&c));
-        cr_assert(
-            encoder_score(&packed, T, &m, X, (encoder_batching){ 8, 0, true }, (doc_watch){ 0 }),
-            "%s", packed.why);
+        cr_assert(encoder_score(&packed, T, &m, X, (encoder_batching){ .batch = 8, .packed = true },
+                                (doc_watch){ 0 }),
+                  "%s", packed.why);
         cr_expect_eq(padded.count, 37);
         cr_expect_eq(padded.right, sorted.right, "%s", attention_name(i));
         cr_expect_eq(padded.whole_count, 32);
