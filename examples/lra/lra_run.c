@@ -184,7 +184,7 @@ static double validate(tp_run *R, char *text, size_t size)
     if (!encoder_score(&v, R->E, &t->m, t->X[TP_VALID], batching(R),
                        (doc_watch){ .go_on = doc_not_stopped, .env = R }))
         tp_run_fail(R, "%s", v.why);
-    doc_score_total(R, &v);
+    doc_score_total(&v, R);
     snprintf(text, size, "loss %.4f  accuracy %.2f %%", doc_score_loss(&v), doc_score_accuracy(&v));
     tp_run_note(R, "valid_loss", doc_score_loss(&v));
     tp_run_note(R, "accuracy", doc_score_accuracy(&v));
@@ -251,7 +251,7 @@ static void test(tp_run *R, const tp_documents *X)
         encoder_score(&v, R->E, &t->m, X, batching(R), (doc_watch){ .go_on = tick, .env = &p });
     tp_ticker_end(&p.line);
     if (!done) tp_run_fail(R, "%s", v.why);
-    doc_score_total(R, &v);
+    doc_score_total(&v, R);
     if (!everywhere(R, done && !tp_stop_signal()) || R->rank > 0) return;
     write_test(R, &(lra_report){ .v = &v, .part = "test", .seconds = tp_seconds() - p.line.began });
 }

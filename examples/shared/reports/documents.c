@@ -196,8 +196,8 @@ static bool run_batch(doc_score *s, tp_tape *T, const doc_model *m, const tp_doc
 bool doc_score_run(doc_score *s, tp_tape *T, const doc_model *m, const tp_documents *X,
                    const tp_document_loader_opts *o, doc_watch w)
 {
-    const int64_t n = tp_documents_count(X);
-    const int64_t whole = n - n % (o->batch * (o->share.ranks > 1 ? o->share.ranks : 1));
+    const int64_t all = o->batch * (o->share.ranks > 1 ? o->share.ranks : 1);
+    const int64_t n = tp_documents_count(X), whole = n - n % all;
     const int64_t rows = o->batch < n ? o->batch : n;
     tp_document_batch b;
     *s = (doc_score){ 0 };
@@ -219,11 +219,11 @@ bool doc_score_run(doc_score *s, tp_tape *T, const doc_model *m, const tp_docume
     return done;
 }
 
-void doc_score_total(tp_run *R, doc_score *s)
+void doc_score_total(doc_score *s, tp_run *R)
 {
     double x[] = { (double)s->count, (double)s->right, (double)s->whole_count,
                    (double)s->whole_right, s->loss };
-    tp_run_total(R, x, 5);
+    tp_run_total(R, x, sizeof x / sizeof *x);
     s->count = (int64_t)x[0];
     s->right = (int64_t)x[1];
     s->whole_count = (int64_t)x[2];

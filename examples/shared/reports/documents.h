@@ -87,13 +87,13 @@ typedef struct doc_watch {
     void *env;
 } doc_watch;
 
-/* Runs the model over all examples of X on T, which must not record, or over this process's part of
- * them (o->share). False with the reason in s->why. */
+/* Runs the model over the examples of X, or the share of them that o gives this process, on T, which
+ * must not record. False with the reason in s->why. */
 bool doc_score_run(doc_score *s, tp_tape *T, const doc_model *m, const tp_documents *X,
                    const tp_document_loader_opts *o, doc_watch w);
 
-/* Adds up what the processes of the run have scored. All of them call it, after errors too. */
-void doc_score_total(tp_run *R, doc_score *s);
+/* Replaces s by the totals of all processes of R. */
+void doc_score_total(doc_score *s, tp_run *R);
 
 bool doc_not_stopped(void *run, const doc_score *so_far); /* go_on for a tp_run's validation */
 
