@@ -142,8 +142,8 @@ TP_API void tp_command_complain(const char *command, const char *why);
 
 /* The main function of a command: parses into settings, which hold the defaults, checks and runs,
  * reports a failure on stderr, and frees the texts of the settings. run: false with the reason in
- * why, or "" if it was reported already. Returns the exit status: 1 failed, 2 bad flags, 128 +
- * signal if a signal ended it (tp_catch_signals). */
+ * why, or "" if it was reported already. Refuses to run in several processes of a launcher. Returns
+ * the exit status: 1 failed, 2 bad flags, 128 + signal if a signal ended it (tp_catch_signals). */
 TP_API int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
                            bool (*run)(void *settings, char *why, size_t size));
 

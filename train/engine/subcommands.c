@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/nearest.h>
+#include <tapegrad/peers.h>
 #include <tapegrad/train.h>
 
 static void usage(const char *program, const char *about, const tp_subcommand *rows, FILE *out)
@@ -81,17 +82,28 @@ void tp_command_complain(const char *command, const char *why)
     fputc('\n', stderr);
 }
 
+/* Refuses to do the same work in several processes, which would print and write over each other.
+ * Only the first one says so and fails, because launchers kill the others when one fails. */
+static int refuse_several(const char *command, int rank)
+{
+    if (rank > 0) return 0;
+    tp_command_complain(command, "this command runs in one process: start it without mpirun");
+    return 1;
+}
+
 int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
                     bool (*run)(void *settings, char *why, size_t size))
 {
     char why[6000] = "";
+    int rank;
     tp__prepare_process();
     if (!c || !run || (argc > 0 && !argv)) {
         fprintf(stderr, "tp_command_main: NULL was given in place of %s\n",
                 c && run ? "flags" : "a command");
         return 1;
     }
-    int status = tp_options_parse(c, argc, argv, settings, NULL);
+    int status = tp_peers_launched(&rank) ? refuse_several(c->name, rank)
+                                          : tp_options_parse(c, argc, argv, settings, NULL);
     if (status == TP_PARSED && c->check && !c->check(settings, why, sizeof why)) {
         tp_command_complain(c->name, why);
         status = tp__bad_usage(c->name);

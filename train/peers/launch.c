@@ -161,6 +161,13 @@ static tp_peers *join(const launcher *l, const tp_peers_opts *o)
     return tp_peers_new(t, o);
 }
 
+bool tp_peers_launched(int *rank)
+{
+    const launcher l = find_launcher();
+    if (rank) *rank = l.rank;
+    return l.ranks > 1 || l.rank > 0;
+}
+
 tp_peers *tp_peers_open(const tp_peers_opts *o)
 {
     const launcher l = find_launcher();
