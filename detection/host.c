@@ -86,6 +86,23 @@ tp_tensor tp__detection_box_loss(tp_tape *T, tp_tensor offset, tp_tensor target,
     return tp_smooth_l1(T, offset, target, beta < 1e-5 ? 0.0 : beta, TP_SUM);
 }
 
+double tp__detection_total(const tp_detection_in *in, double count)
+{
+    if (in->share.total) in->share.total(in->share.env, &count);
+    return count;
+}
+
+double tp__detection_ranks(const tp_detection_in *in)
+{
+    return in->share.ranks > 1 ? in->share.ranks : 1;
+}
+
+double tp__detection_weight(const tp_detection_in *in, double count)
+{
+    const double all = tp__detection_total(in, count);
+    return all > 0 ? count * tp__detection_ranks(in) / all : 0;
+}
+
 tp_tensor tp__detection_rows(tp_tape *T, tp_tensor x, int64_t columns, const int64_t *index,
                              int64_t n)
 {

@@ -87,6 +87,11 @@ static void add_term(tp_tape *T, tp_detection_losses *l, tp_tensor term)
     l->term[l->n++] = term;
 }
 
+static tp_tensor weighed(tp_tape *T, const tp_detection_in *in, tp_tensor term, double weight)
+{
+    return in->share.ranks > 1 ? tp_scale(T, term, weight) : term;
+}
+
 /* Returns false and fails T if given proposals and batch differ in their number of images. */
 static bool check_given(tp_tape *T, const tp_mask_rcnn_steps *s, int64_t B)
 {
@@ -122,8 +127,9 @@ static bool box_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in 
         tp_box_head_forward(T, &m->box, pool(T, m, &s->pyramid, r, m->cfg.box.side), &logit,
                             &offset);
         tp_box_head_losses(T, &m->box, logit, offset, r->box, target, r->category, loss);
-        add_term(T, l, loss[0]);
-        add_term(T, l, loss[1]);
+        const double weight = tp__detection_weight(in, (double)r->n);
+        add_term(T, l, weighed(T, in, loss[0], weight));
+        add_term(T, l, weighed(T, in, loss[1], weight));
     }
     free(target);
     return tp_ok(T);
@@ -138,7 +144,8 @@ static void mask_losses(tp_tape *T, const tp_mask_rcnn *m, const tp_detection_in
     tp_tensor x = pool(T, m, &s->pyramid, &r, m->cfg.mask.side);
     x = tp_mask_head_features(T, &m->mask, x);
     x = tp_mask_head_select(T, &m->mask, x, r.category);
-    add_term(T, l, tp_mask_head_loss(T, x, target));
+    const double weight = tp__detection_weight(in, (double)r.n);
+    add_term(T, l, weighed(T, in, tp_mask_head_loss(T, x, target), weight));
     free(target);
     tp_regions_free(&r);
 }

@@ -174,12 +174,12 @@ static tp_tensor class_loss(tp_tape *T, const tp_retinanet_cfg *c, const targets
 }
 
 /* Computes detectron2's moving average z <- decay z + (1 - decay) max(matched, 1). */
-static double moving_normaliser(tp_tape *T, tp_retinanet *m, int64_t matched)
+static double moving_normaliser(tp_tape *T, tp_retinanet *m, double matched)
 {
     double z = m->cfg.start;
     if (tp_param_get(m->params, m->normalizer, TP_F64, &z, sizeof z)) {
         if (!tp_is_training(T)) return z;
-        z = m->cfg.decay * z + (1.0 - m->cfg.decay) * (double)(matched > 1 ? matched : 1);
+        z = m->cfg.decay * z + (1.0 - m->cfg.decay) * (matched > 1 ? matched : 1);
         if (tp_param_set(m->params, m->normalizer, TP_F64, &z, sizeof z)) return z;
     }
     tp_raise(T, TP_E_STATE, "the normaliser of the losses: %s", tp_params_why(m->params));
@@ -212,10 +212,12 @@ tp_detection_losses tp_retinanet_losses_of(tp_tape *T, tp_retinanet *m, const tp
                                                   tp_dim(out->logit[0], 0), c->classes))
         return l;
     if (make_targets(&t, c, out, in)) {
-        const double z =
-            c->profile == TP_MMDETECTION ? (double)t.least : moving_normaliser(T, m, t.matched);
-        l.term[0] = tp_scale(T, class_loss(T, c, &t, out), 1.0 / z);
-        l.term[1] = tp_scale(T, box_loss(T, c, &t, out, in->objects), 1.0 / z);
+        const bool least = c->profile == TP_MMDETECTION;
+        const double all = tp__detection_total(in, (double)(least ? t.least : t.matched));
+        const double z = least ? all : moving_normaliser(T, m, all);
+        const double share = tp__detection_ranks(in) / z;
+        l.term[0] = tp_scale(T, class_loss(T, c, &t, out), share);
+        l.term[1] = tp_scale(T, box_loss(T, c, &t, out, in->objects), share);
         l.total = tp_add(T, l.term[0], l.term[1]);
         if (label) copy_labels(&t, label);
     } else {

@@ -145,7 +145,10 @@ static bool collect(tp_tape *T, const tp_rpn *m, const tp_detection_in *in, cons
             r->total += r->n > before ? (double)(r->n - before) : 1.0;
             if (wanted) r->positive = r->n;
         }
-    if (m->cfg.profile == TP_DETECTRON2) r->total = (double)room;
+    if (m->cfg.profile == TP_DETECTRON2)
+        r->total = (double)room; /* as many for each image, so the share of any process is known */
+    else
+        r->total = tp__detection_total(in, r->total) / tp__detection_ranks(in);
     for (int64_t i = 0; i < r->positive; i++) {
         const int64_t at = r->index[i];
         r->label[i] = 1.0;

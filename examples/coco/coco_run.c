@@ -83,6 +83,7 @@ static void open_loader(tp_run *R)
     o.bad = s->strict ? NULL : tp_run_left_out;
     o.env = R;
     o.missing = t->X[TP_TRAIN].missing;
+    o.share = tp_run_share(R);
     t->L = tp_object_loader_new(&t->X[TP_TRAIN].source, &o);
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s: %s", t->X[TP_TRAIN].name, tp_loader_why(t->L));
     t->used = tp_object_loader_images(t->L);
@@ -237,6 +238,19 @@ static double rate(const tp_run *R, int64_t update)
 
 /* ---- steps ---- */
 
+/* In the batch of all processes. */
+static void count_matched(tp_run *R)
+{
+    coco_run *t = R->state;
+    const tp_object_batch *b = &t->batch;
+    const double mean = tp_detector_matched(&t->cfg, b->height, b->width, b->objects, b->n);
+    double sum[2] = { 0 }; /* anchors, objects */
+    for (int64_t i = 0; i < b->n && !isnan(mean); i++) sum[1] += (double)b->objects[i].n;
+    sum[0] = sum[1] > 0 ? mean * sum[1] : 0;
+    tp_run_total(R, sum, 2);
+    t->matched = sum[1] > 0 ? sum[0] / sum[1] : (double)NAN;
+}
+
 static void next_batch(tp_run *R)
 {
     const coco_settings *s = R->settings;
@@ -247,14 +261,17 @@ static void next_batch(tp_run *R)
             tp_run_fail(R, "%s", tp_loader_why(t->L));
             return;
         }
-        if ((R->update + 1) % s->train.log_every == 0)
-            t->matched = tp_detector_matched(&t->cfg, t->batch.height, t->batch.width,
-                                             t->batch.objects, t->batch.n);
+        if ((R->update + 1) % s->train.log_every == 0) count_matched(R);
     }
     const tp_object_batch *b = &t->batch;
-    t->random = tp_random_stream((uint64_t)s->train.seed, "samples", (uint64_t)R->batch,
-                                 (uint64_t)R->epoch);
+    t->random = tp_random_stream((uint64_t)s->train.seed, "samples",
+                                 (uint64_t)(R->batch * R->ranks + R->rank), (uint64_t)R->epoch);
     tp_feed(R->T, &t->images, TP_F32, TP_SHAPE(b->n, b->height, b->width, 3), b->x);
+}
+
+static void add_up(void *R, double *count)
+{
+    tp_run_total(R, count, 1);
 }
 
 static tp_tensor batch_loss(tp_run *R)
@@ -263,7 +280,8 @@ static tp_tensor batch_loss(tp_run *R)
     const tp_detection_in in = { .images = tp_cast(R->T, t->images, tp_compute_dtype(R->T)),
                                  .size = t->batch.size,
                                  .objects = t->batch.objects,
-                                 .random = &t->random };
+                                 .random = &t->random,
+                                 .share = { R->ranks, R->ranks > 1 ? add_up : NULL, R } };
     const tp_detection_losses all = tp_detector_losses(R->T, &t->m, &in);
     if (!R->trial) tp_run_sum(R, all.n, all.term);
     return all.total;
@@ -317,10 +335,17 @@ static double validate(tp_run *R, char *text, size_t size)
                             .bad = s->strict ? NULL : tp_run_left_out,
                             .env = R,
                             .bad_env = R,
-                            .left_out = left_out };
-    tp_detections *found = tp_detections_new(source->coco);
-    if (detect_all(R->E, &t->m, source, &o, found, why, sizeof why) < 0 ||
-        !detect_evaluate(found, left_out, true, masks, false, &f, why, sizeof why)) {
+                            .left_out = left_out,
+                            .share = tp_run_share(R) };
+    tp_detections *own = tp_detections_new(source->coco);
+    if (detect_all(R->E, &t->m, source, &o, own, why, sizeof why) < 0) tp_run_fail(R, "%s", why);
+    tp_detections *found = detect_gather(R, own, left_out);
+    tp_detections_close(own);
+    if (!found || !tp_run_ok(R)) {
+        tp_detections_close(found);
+        return score;
+    }
+    if (!detect_evaluate(found, left_out, true, masks, false, &f, why, sizeof why)) {
         tp_run_fail(R, "%s", why);
     } else if (detect_counted(source->coco, left_out) == 0) {
         snprintf(text, size, "without a score: none of the images can be read");
@@ -388,7 +413,7 @@ static void describe(tp_run *R)
     tp_run_say(R,
                "shorter side %s, longer at most %lld; batches of %lld; learning rate %g, weight "
                "decay %g, clipping %g, %lld updates",
-               s->sizes, (long long)s->longest, (long long)s->train.batch, s->train.lr,
+               s->sizes, (long long)s->longest, (long long)(R->ranks * s->train.batch), s->train.lr,
                tp_train_get(&s->train, "weight_decay"), s->train.clip, (long long)s->train.steps);
 }
 
@@ -453,6 +478,10 @@ static void read_state(tp_run *R, tp_file *F)
     }
     t->matched = (double)NAN;
     if (tp_file_meta(F, "coco.matched")) tp_file_num(F, "coco.matched", &t->matched);
+    if (R->rank > 0) { /* rank 0 has the sums of all */
+        R->summed = 0;
+        memset(R->sum, 0, sizeof R->sum);
+    }
     if (R->summed < 0 || R->summed > INT64_C(1) << 60)
         tp_run_fail(R, "%s: 'coco.summed' is out of range", tp_file_path(F));
 }

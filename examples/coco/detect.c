@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/train.h>
 
 /* ---- one image ---- */
 
@@ -77,7 +76,8 @@ int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *sou
                                             .threads = o->threads,
                                             .bad = o->bad,
                                             .env = o->bad_env,
-                                            .missing = o->left_out };
+                                            .missing = o->left_out,
+                                            .share = o->share };
     tp_loader *L = tp_object_loader_new(source, &loading);
     tp_object_batch b;
     int64_t images = 0;
@@ -96,6 +96,87 @@ int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *sou
         o->left_out[i] = tp_object_loader_unread(L, i);
     tp_loader_free(L);
     return done ? images : -1;
+}
+
+/* ---- several processes ---- */
+
+/* A detection as it travels, followed by the runs of its mask. */
+typedef struct parcel {
+    tp_detection d;
+    size_t offset; /* in the bytes of all, when it has arrived */
+} parcel;
+
+static size_t bytes_of(const tp_detection *d)
+{
+    return sizeof(parcel) + (size_t)d->mask.runs * sizeof *d->mask.run;
+}
+
+/* Packs all detections; free the result. NULL: out of memory. */
+static char *pack(const tp_detections *R, size_t *bytes)
+{
+    *bytes = 0;
+    for (int64_t i = 0; i < tp_detections_count(R); i++) *bytes += bytes_of(tp_detections_at(R, i));
+    char *all = malloc(*bytes + 1), *to = all;
+    for (int64_t i = 0; all && i < tp_detections_count(R); i++) {
+        const parcel p = { .d = *tp_detections_at(R, i) };
+        memcpy(to, &p, sizeof p);
+        if (p.d.mask.runs > 0) memcpy(to + sizeof p, p.d.mask.run, bytes_of(&p.d) - sizeof p);
+        to += bytes_of(&p.d);
+    }
+    return all;
+}
+
+static int by_image(const void *a, const void *b)
+{
+    const parcel *x = a, *y = b;
+    if (x->d.image != y->d.image) return x->d.image < y->d.image ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Adds packed detections to R, image by image. False: out of memory. */
+static bool unpack(char *all, size_t bytes, tp_detections *R)
+{
+    int64_t n = 0;
+    parcel *p = malloc(bytes + sizeof *p); /* enough: each has at least its own size */
+    for (size_t at = 0; p && at < bytes; at += bytes_of(&p[n++].d)) {
+        memcpy(&p[n], all + at, sizeof *p);
+        p[n].offset = at;
+    }
+    if (p) qsort(p, (size_t)n, sizeof *p, by_image);
+    for (int64_t i = 0; p && i < n; i++) {
+        p[i].d.mask.run = (void *)(all + p[i].offset + sizeof *p);
+        tp_detections_add(R, &p[i].d);
+    }
+    free(p);
+    return p != NULL;
+}
+
+/* Marks the images that any process has left out. */
+static bool join_left_out(tp_run *run, bool *left_out, size_t images)
+{
+    void *all;
+    size_t bytes;
+    if (!tp_run_collect(run, left_out, images, &all, &bytes)) return false;
+    for (size_t i = 0; i < bytes; i++) left_out[i % images] |= ((bool *)all)[i];
+    free(all);
+    return true;
+}
+
+tp_detections *detect_gather(tp_run *run, const tp_detections *own, bool *left_out)
+{
+    const tp_coco *X = tp_detections_coco(own);
+    size_t bytes = 0;
+    void *all = NULL;
+    char *mine = pack(own, &bytes);
+    if (!mine) tp_run_fail(run, "out of memory for detections");
+    const bool done = join_left_out(run, left_out, (size_t)tp_coco_images(X)) &&
+                      tp_run_collect(run, mine, bytes, &all, &bytes);
+    free(mine);
+    if (!done) return NULL;
+    tp_detections *R = tp_detections_new(X);
+    if (!unpack(all, bytes, R)) tp_run_fail(run, "out of memory for detections");
+    free(all);
+    return R;
 }
 
 int64_t detect_counted(const tp_coco *X, const bool *left_out)

@@ -6,6 +6,7 @@
 #include <tapegrad/detection/detector.h>
 #include <tapegrad/detection/loader.h>
 #include <tapegrad/detection/masks.h>
+#include <tapegrad/train.h>
 
 typedef struct detect_opts {
     int64_t batch, size, longest; /* images; shorter, longer side */
@@ -20,12 +21,18 @@ typedef struct detect_opts {
     /* [images], or NULL. In: images to leave out without reading. Out: also those that cannot be
      * read. */
     bool *left_out;
+    tp_share share; /* the part of the images that this process looks at; zero: all */
 } detect_opts;
 
 /* Adds the detections in all images of a source to R, with masks if the detector has them. E must
  * not record. Returns the number of images; -1 with the reason in why. */
 int64_t detect_all(tp_tape *E, const tp_detector *m, const tp_object_source *source,
                    const detect_opts *o, tp_detections *R, char *why, size_t size);
+
+/* Gives every process of a run the detections of all, image by image, as one process would have
+ * found them, and marks in left_out [images] what any has left out. All processes call it. NULL:
+ * the run has failed. */
+tp_detections *detect_gather(tp_run *run, const tp_detections *own, bool *left_out);
 
 /* The number of images that are not left out. */
 int64_t detect_counted(const tp_coco *X, const bool *left_out);

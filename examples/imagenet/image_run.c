@@ -64,7 +64,8 @@ static void open_loader(tp_run *R)
                                                               .train = true,
                                                               .strict = s->strict,
                                                               .bad = tp_run_left_out,
-                                                              .env = R });
+                                                              .env = R,
+                                                              .share = tp_run_share(R) });
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s", tp_loader_why(t->L));
     R->batches = tp_loader_steps(t->L);
     R->units = s->train.batch;
@@ -78,6 +79,14 @@ static void check_flags(tp_run *R)
     if (s->train.graph && s->random_shift > 0)
         tp_run_fail(
             R, "--graph cannot be combined with --random-shift: a captured step repeats its shift");
+}
+
+/* Rates follow the batch of all processes. */
+static void take_rate(tp_run *R)
+{
+    image_settings *s = R->settings, whole = *s;
+    whole.train.batch *= R->ranks;
+    if (s->train.lr == 0) s->train.lr = image_lr(&whole);
 }
 
 /* Converts a length in updates to epochs. */
@@ -96,7 +105,7 @@ static void open_images(tp_run *R, tp_file *from)
     image_run *t = R->state;
     char why[1024];
     check_flags(R);
-    if (s->train.lr == 0) s->train.lr = image_lr(s);
+    take_rate(R);
     tp_absolute_path(&s->data);
     t->X = open_part(R, TP_TRAIN);
     t->V = open_part(R, TP_VALID);
@@ -309,10 +318,18 @@ static void describe(tp_run *R)
                "%lld epochs of %lld updates of %lld x %lld images (accumulation x batch), "
                "%.4g GFLOP an update",
                (long long)o->epochs, (long long)R->per_epoch, (long long)o->accumulation,
-               (long long)o->batch, flops(R) * 1e-9);
+               (long long)(R->ranks * o->batch), R->ranks * flops(R) * 1e-9);
 }
 
-/* waited: the fraction of time that the device waited for images. */
+/* Training images that could not be read, in all processes. */
+static int64_t skipped(tp_run *R)
+{
+    double n = (double)tp_loader_skipped(((const image_run *)R->state)->L);
+    tp_run_total(R, &n, 1);
+    return (int64_t)n;
+}
+
+/* waited: the fraction of time that this process's device waited for images. */
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
     const image_run *t = R->state;
@@ -321,14 +338,13 @@ static void report(tp_run *R, double loss, char *text, size_t size)
     (void)loss;
     snprintf(text, size, "waited %.0f %%", 100 * waited);
     tp_run_note(R, "waited", waited);
-    tp_run_note_int(R, "skipped", tp_loader_skipped(t->L));
+    tp_run_note_int(R, "skipped", skipped(R));
 }
 
 static void say_skipped(tp_run *R)
 {
-    const int64_t skipped = tp_loader_skipped(((const image_run *)R->state)->L);
-    if (skipped > 0)
-        tp_run_say(R, "%lld images could not be read and were skipped", (long long)skipped);
+    const int64_t n = skipped(R);
+    if (n > 0) tp_run_say(R, "%lld images could not be read and were skipped", (long long)n);
 }
 
 /* ---- checkpoints ---- */

@@ -65,9 +65,11 @@ double image_validate(tp_run *R, char *text, size_t size)
                                   .strict = s->strict,
                                   .bad = report_once,
                                   .go_on = go_on,
-                                  .env = R })) {
-        if (t->score.skipped < tp_image_set_count(t->V) || s->strict)
-            tp_run_fail(R, "%s", t->score.why);
+                                  .env = R,
+                                  .share = tp_run_share(R) }))
+        tp_run_fail(R, "%s", t->score.why);
+    score_total(&t->score, t->cfg.classes, R);
+    if (t->score.count == 0) {
         snprintf(text, size, "without a score: none of the images can be read");
         return (double)NAN;
     }

@@ -53,6 +53,7 @@ void eval_set_close(eval_set *e)
 bool eval_score(score *v, image_file *f, const tp_image_set *X, const score_opts *o)
 {
     if (!score_run(v, f->t.T, f->m, X, o)) return tp_trained_fail(&f->t, "%s", v->why);
+    if (v->count == 0) return tp_trained_fail(&f->t, "none of the images could be read");
     return isfinite(v->loss) ||
            tp_trained_fail(&f->t,
                            "the loss is %g: the weights in %s are bad, or --dtype is too narrow "
@@ -161,11 +162,36 @@ bool score_run(score *s, tp_tape *T, const classifier *m, const tp_image_set *X,
                                                                    .seed = o->seed,
                                                                    .strict = o->strict,
                                                                    .bad = o->bad,
-                                                                   .env = o->env });
+                                                                   .env = o->env,
+                                                                   .share = o->share });
     bool done = run_batches(s, T, m, L, o);
     tp_loader_free(L);
-    if (done && s->count == 0) done = fail(s, "none of the images could be read");
     return done;
+}
+
+/* Replaces n counts by their totals, a part at a time. */
+static void total_counts(int64_t *count, int64_t n, tp_run *R)
+{
+    enum { PART = 1024 };
+    double x[PART];
+    for (int64_t at = 0; at < n; at += PART) {
+        const int64_t m = n - at < PART ? n - at : PART;
+        for (int64_t i = 0; i < m; i++) x[i] = (double)count[at + i];
+        tp_run_total(R, x, (int)m);
+        for (int64_t i = 0; i < m; i++) count[at + i] = (int64_t)x[i];
+    }
+}
+
+void score_total(score *s, int64_t classes, tp_run *R)
+{
+    int64_t few[] = { s->count, s->top1, s->top5, s->skipped };
+    total_counts(few, sizeof few / sizeof *few, R);
+    tp_run_total(R, &s->loss, 1);
+    if (s->confusion) total_counts(s->confusion, classes * classes, R);
+    s->count = few[0];
+    s->top1 = few[1];
+    s->top5 = few[2];
+    s->skipped = few[3];
 }
 
 void score_free(score *s)

@@ -30,13 +30,17 @@ typedef struct score_opts {
      * be NULL. */
     void (*each)(void *env, int64_t image, int32_t label, const float *logits);
     void *env;
+    /* The part of the images that this process scores; zero: all. score_total then adds up. */
+    tp_share share;
 } score_opts;
 
-/* Runs the model over all images on T, which must not record. False with the reason in why; free in
- * either case. */
+/* Runs the model over all images on T, which must not record; if none can be read, the score has a
+ * count of 0. False with the reason in why; free in either case. */
 bool score_run(score *s, tp_tape *T, const classifier *m, const tp_image_set *X,
                const score_opts *o);
 void score_free(score *s);
+/* Replaces s, of a model with that many classes, by the totals of all processes of R. */
+void score_total(score *s, int64_t classes, tp_run *R);
 
 /* A share in percent; NAN if of is 0. */
 double score_percent(int64_t part, int64_t of);

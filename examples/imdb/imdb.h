@@ -199,6 +199,7 @@ typedef struct text_batching {
     int64_t batch;  /* texts */
     int64_t bucket; /* > 1: this many batches are sorted together by length */
     bool packed;    /* concatenated, without padding */
+    tp_share share; /* of a training's process */
 } text_batching;
 
 /* The document loader's options; the caller sets seed and train. */

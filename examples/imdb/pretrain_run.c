@@ -117,7 +117,8 @@ static tp_mlm_opts batches(const tp_run *R, tp_part part)
                           .seed = (uint64_t)s->base.train.seed,
                           .rate = s->mask_rate,
                           .exact = s->masks == MASKS_EXACT,
-                          .padded = s->base.train.graph && part == TP_TRAIN };
+                          .padded = s->base.train.graph && part == TP_TRAIN,
+                          .share = tp_run_share(R) };
 }
 
 static void open_batches(tp_run *R)
@@ -239,7 +240,7 @@ static void next_batch(tp_run *R)
     const int64_t n = tp_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
     R->targets = tp_mlm_targets(t->L);
     if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_loader_why(t->L));
-    t->base.tokens += R->units;
+    t->base.read += R->units;
 }
 
 /* The mean over targets. */
@@ -255,7 +256,8 @@ static tp_tensor loss_of(tp_tape *T, const text_model *m, const tp_tensor slot[T
 static tp_tensor batch_loss(tp_run *R)
 {
     const pretrain_run *t = R->state;
-    return loss_of(R->T, &t->base.m, t->slot, TP_MEAN);
+    /* the few rows of one of many processes may have no target */
+    return loss_of(R->T, &t->base.m, t->slot, R->targets > 0 ? TP_MEAN : TP_SUM);
 }
 
 /* Validation masks never change, so that its figures are comparable. */
@@ -263,30 +265,29 @@ static double validate(tp_run *R, char *text, size_t size)
 {
     const pretrain_settings *s = R->settings;
     pretrain_run *t = R->state;
-    double sum = 0;
-    int64_t targets = 0, sequences = 0, n, count;
+    double sum[2] = { 0 }; /* losses, targets */
+    int64_t sequences = 0;
     if (R->trial) return 0; /* needs less memory than training */
     const tp_mlm_opts o = batches(R, TP_VALID);
     tp_loader *V = tp_mlm_new(t->C, &o);
     tp_mlm_batch b;
     while (tp_mlm_next(V, &b) && !tp_run_stopped(R)) {
         tp_reset(R->E);
-        n = b.n;
-        count = b.targets;
-        const tp_tensor slot[] = { tp_from(R->E, TP_I32, TP_SHAPE(n, b.length), b.ids),
+        const tp_tensor slot[] = { tp_from(R->E, TP_I32, TP_SHAPE(b.n, b.length), b.ids),
                                    tp_from(R->E, TP_I32, TP_SHAPE(b.rows), b.row),
                                    tp_from(R->E, TP_I32, TP_SHAPE(b.rows), b.target) };
-        sum += tp_item(R->E, loss_of(R->E, &t->base.m, slot, TP_SUM));
-        targets += count;
-        sequences += n;
+        sum[0] += tp_item(R->E, loss_of(R->E, &t->base.m, slot, TP_SUM));
+        sum[1] += (double)b.targets;
+        sequences += o.batch * R->ranks;
         if (s->eval_sequences > 0 && sequences >= s->eval_sequences) break;
     }
     tp_reset(R->E);
     if (!tp_loader_ok(V)) tp_run_fail(R, "%s", tp_loader_why(V));
     tp_loader_free(V);
-    const double bits = targets > 0 ? sum / (double)targets / log(2) : NAN;
+    tp_run_total(R, sum, 2);
+    const double bits = sum[1] > 0 ? sum[0] / sum[1] / log(2) : NAN;
     snprintf(text, size, "%.4f bits", bits);
-    tp_run_note_int(R, "valid_targets", targets);
+    tp_run_note_int(R, "valid_targets", (int64_t)sum[1]);
     return bits;
 }
 
@@ -328,7 +329,7 @@ static void describe(tp_run *R)
     tp_run_say(R,
                "%lld updates of %lld x %lld sequences of %lld tokens; learning rate %g, schedule "
                "%s, warm-up of %lld updates, weight decay %g",
-               (long long)o->steps, (long long)o->accumulation, (long long)o->batch,
+               (long long)o->steps, (long long)o->accumulation, (long long)(R->ranks * o->batch),
                (long long)t->sequence, o->lr, schedule, (long long)text_warmup(o, o->steps),
                tp_train_get(o, "weight_decay"));
 }

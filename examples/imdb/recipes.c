@@ -305,7 +305,8 @@ static bool usual_training(const train_settings *a, train_recipe *which, char *w
 
 text_batching train_batching(const train_settings *s)
 {
-    return (text_batching){ s->base.train.batch, s->bucket, s->packed };
+    return (
+        text_batching){ .batch = s->base.train.batch, .bucket = s->bucket, .packed = s->packed };
 }
 
 /* Packed attention has no tensor-core kernels. */

@@ -108,9 +108,11 @@ tp_document_loader_opts text_batches(const tp_roberta_cfg *c, text_batching how)
     const int64_t step = c->kind == TP_ROBERTA_LS           ? c->window
                          : c->kind == TP_ROBERTA_LONGFORMER ? c->window / 2
                                                             : 1;
-    tp_document_loader_opts o = {
-        .batch = how.batch, .bucket = how.bucket, .packed = how.packed, .pad = TP_ROBERTA_PAD
-    };
+    tp_document_loader_opts o = { .batch = how.batch,
+                                  .bucket = how.bucket,
+                                  .packed = how.packed,
+                                  .pad = TP_ROBERTA_PAD,
+                                  .share = how.share };
     if (how.packed || step <= 1) return o;
     o.multiple = step;
     o.beyond = c->kind == TP_ROBERTA_LS;

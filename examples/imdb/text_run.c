@@ -77,7 +77,9 @@ void text_run_write_model(tp_run *R, tp_writer *W)
 
 void text_run_write(tp_run *R, tp_writer *W)
 {
-    tp_writer_meta_int(W, "tokens", ((const text_run *)R->state)->tokens);
+    text_run *t = R->state;
+    doc_add_tokens(R, &t->tokens, &t->read);
+    tp_writer_meta_int(W, "tokens", t->tokens);
 }
 
 void text_run_read(tp_run *R, tp_file *F)
@@ -116,8 +118,10 @@ void text_run_describe(tp_run *R, int64_t n, const char *of_what)
 double text_run_report(tp_run *R, int64_t steps)
 {
     const tp_train_settings *o = R->settings;
+    text_run *t = R->state;
     const double passes = (double)(R->update * o->accumulation) / (double)steps;
+    doc_add_tokens(R, &t->tokens, &t->read);
     tp_run_note(R, "passes", passes);
-    tp_run_note_int(R, "tokens", ((const text_run *)R->state)->tokens);
+    tp_run_note_int(R, "tokens", t->tokens);
     return passes;
 }

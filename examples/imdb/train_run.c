@@ -51,6 +51,7 @@ static void open_loader(tp_run *R)
     tp_document_loader_opts o = text_batches(&t->base.cfg, train_batching(s));
     o.seed = (uint64_t)s->base.train.seed;
     o.train = true;
+    o.share = tp_run_share(R);
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s: %s", s->d.path, tp_loader_why(t->L));
     t->mean = doc_mean_length(t->X[TP_TRAIN], NULL);
@@ -193,7 +194,7 @@ static void next_batch(tp_run *R)
 {
     train_run *t = R->state;
     if (t->L)
-        t->base.tokens += doc_next(R, t->L, t->slot);
+        t->base.read += doc_next(R, t->L, t->slot);
     else
         doc_put(R->T, &t->noise.b, true, t->slot);
 }
@@ -212,9 +213,12 @@ static double validate(tp_run *R, char *text, size_t size)
     train_run *t = R->state;
     doc_score v;
     if (R->trial) return 0; /* needs less memory than training */
-    if (!text_score(&v, R->E, &t->base.m, t->X[TP_VALID], train_batching(s),
+    text_batching how = train_batching(s);
+    how.share = tp_run_share(R);
+    if (!text_score(&v, R->E, &t->base.m, t->X[TP_VALID], how,
                     (doc_watch){ .go_on = doc_not_stopped, .env = R }))
         tp_run_fail(R, "%s", v.why);
+    doc_score_total(&v, R);
     const double accuracy = doc_score_accuracy(&v), loss = doc_score_loss(&v);
     snprintf(text, size, "loss %.4f  accuracy %.2f %%", loss, accuracy);
     tp_run_note(R, "valid_loss", loss);
@@ -251,7 +255,7 @@ static void describe(tp_run *R)
         R,
         "recipe %s: %lld updates of %lld x %lld texts, %s; learning rate %g, warm-up of %lld "
         "updates, weight decay %g",
-        recipe, (long long)all, (long long)o->accumulation, (long long)o->batch,
+        recipe, (long long)all, (long long)o->accumulation, (long long)(R->ranks * o->batch),
         s->packed ? "packed" : "padded", o->lr, (long long)text_warmup(o, all),
         tp_train_get(o, "weight_decay"));
 }

@@ -59,7 +59,8 @@ typedef struct text_run {
     tp_bpe *vocab; /* a trial borrows it */
     tp_roberta_cfg cfg;
     text_model m;
-    int64_t tokens; /* in the run's batches so far, with padding */
+    /* with padding: in the run's batches so far, and read by this process, not in `tokens` yet */
+    int64_t tokens, read;
 } text_run;
 
 /* Option rows for settings S. */
@@ -106,7 +107,7 @@ void text_run_close(tp_run *R); /* frees the members of the base */
 
 /* ---- shared parts ---- */
 
-/* FLOPs of an update with texts of this many tokens: backward counts twice forward. spared:
+/* FLOPs of this process in an update with texts of this many tokens: backward counts twice forward. spared:
  * multiply-adds that the forward pass of a text omits. */
 double text_run_flops(const tp_run *R, int64_t tokens, double spared);
 

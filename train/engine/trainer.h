@@ -8,6 +8,7 @@
  *     checkpoints       train_state.c     last and best
  *     several processes train_peers.c     agreement, sums, rows
  *                       train_compare.c   what must be equal in all of them
+ *                       train_collect.c   bytes of all
  *                       train_buffers.c   equal statistics of batch norms
  *     forecasts         train_plan.c      memory and time */
 #ifndef TP_TRAINER_H
@@ -203,6 +204,10 @@ double tp__run_gather(tp_trainer *r);
 
 /* Sets the program's sums to 0 in all processes but process 0, which keeps those of a checkpoint. */
 void tp__run_forget_sums(tp_run *R);
+
+/* Do several processes train, and has none failed? For exchanges that not all may reach: one that
+ * has failed before says so in its next agreement, wherever that is, and it meets this one. */
+bool tp__run_together(tp_trainer *r);
 
 /* ---- train_compare.c ---- */
 

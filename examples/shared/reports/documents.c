@@ -119,6 +119,14 @@ void doc_keep_end(tp_run *R, const tp_file *from)
                     tp_file_path(from), former);
 }
 
+void doc_add_tokens(tp_run *R, int64_t *tokens, int64_t *own)
+{
+    double n = (double)*own;
+    tp_run_total(R, &n, 1);
+    *tokens += (int64_t)n;
+    *own = 0;
+}
+
 void doc_read_tokens(tp_run *R, tp_file *F, int64_t *tokens)
 {
     tp_file_int(F, "tokens", tokens);

@@ -52,6 +52,10 @@ int64_t doc_next(tp_run *R, tp_loader *L, tp_tensor slot[DOC_SLOTS]);
  * tp_train_settings. */
 void doc_keep_end(tp_run *R, const tp_file *from);
 
+/* Adds the tokens that the processes have read since the last call, *own of them this one, to those
+ * of the run, and sets *own to 0. */
+void doc_add_tokens(tp_run *R, int64_t *tokens, int64_t *own);
+
 /* Reads the tokens so far from a checkpoint. */
 void doc_read_tokens(tp_run *R, tp_file *F, int64_t *tokens);
 

@@ -27,6 +27,15 @@ typedef struct tp_objects {
     const tp_rle *mask;
 } tp_objects;
 
+/* One of several processes, each with a part of the batch. Losses are normalised by counts over the
+ * whole batch: of matched anchors, of sampled regions. */
+typedef struct tp_detection_share {
+    int ranks; /* 0: the batch is whole */
+    /* Replaces a count by the sum over the processes; all call it equally often. */
+    void (*total)(void *env, double *count);
+    void *env;
+} tp_detection_share;
+
 /* A batch of images. They are at the top left, padded on the right and at the bottom with zeros to
  * a common size. */
 typedef struct tp_detection_in {
@@ -36,6 +45,8 @@ typedef struct tp_detection_in {
     /* Training: the sampling of anchors and proposals, and its random numbers. */
     tp_sampling sampling;
     tp_random *random; /* TP_SAMPLE_RANDOM; otherwise it may be NULL */
+    /* Training: losses are such that their mean over the processes is that of the whole batch. */
+    tp_detection_share share;
 } tp_detection_in;
 
 enum { TP_DETECTION_LOSSES = 5 };
