@@ -478,10 +478,6 @@ static void read_state(tp_run *R, tp_file *F)
     }
     t->matched = (double)NAN;
     if (tp_file_meta(F, "coco.matched")) tp_file_num(F, "coco.matched", &t->matched);
-    if (R->rank > 0) { /* rank 0 has the sums of all */
-        R->summed = 0;
-        memset(R->sum, 0, sizeof R->sum);
-    }
     if (R->summed < 0 || R->summed > INT64_C(1) << 60)
         tp_run_fail(R, "%s: 'coco.summed' is out of range", tp_file_path(F));
 }

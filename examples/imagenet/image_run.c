@@ -218,6 +218,14 @@ static void begin_report(tp_run *R)
     t->waited = tp_loader_waited(t->L);
 }
 
+static void count_skipped(tp_run *R)
+{
+    image_run *t = R->state;
+    const int64_t all = tp_loader_skipped(t->L);
+    R->sum[SKIPPED] += (double)(all - t->unfit);
+    t->unfit = all;
+}
+
 static void next_batch(tp_run *R)
 {
     const image_settings *s = R->settings;
@@ -234,6 +242,7 @@ static void next_batch(tp_run *R)
         feed(R, b.x, b.target);
     else
         tp_run_fail(R, "%s", tp_loader_why(t->L));
+    if (t->L) count_skipped(R);
 }
 
 static tp_tensor batch_loss(tp_run *R)
@@ -321,12 +330,9 @@ static void describe(tp_run *R)
                (long long)(R->ranks * o->batch), R->ranks * flops(R) * 1e-9);
 }
 
-/* Training images that could not be read, in all processes. */
-static int64_t skipped(tp_run *R)
+static int64_t skipped_so_far(const tp_run *R)
 {
-    double n = (double)tp_loader_skipped(((const image_run *)R->state)->L);
-    tp_run_total(R, &n, 1);
-    return (int64_t)n;
+    return ((const image_run *)R->state)->skipped + (int64_t)R->sum[SKIPPED];
 }
 
 /* waited: the fraction of time that this process's device waited for images. */
@@ -338,13 +344,19 @@ static void report(tp_run *R, double loss, char *text, size_t size)
     (void)loss;
     snprintf(text, size, "waited %.0f %%", 100 * waited);
     tp_run_note(R, "waited", waited);
-    tp_run_note_int(R, "skipped", skipped(R));
+    tp_run_note_int(R, "skipped", skipped_so_far(R));
 }
 
 static void say_skipped(tp_run *R)
 {
-    const int64_t n = skipped(R);
+    const int64_t n = skipped_so_far(R);
     if (n > 0) tp_run_say(R, "%lld images could not be read and were skipped", (long long)n);
+}
+
+static void after(tp_run *R)
+{
+    ((image_run *)R->state)->skipped = skipped_so_far(R);
+    begin_report(R);
 }
 
 /* ---- checkpoints ---- */
@@ -494,7 +506,7 @@ static const tp_training image_training = {
     .best = image_draw_best,
     .describe = describe,
     .report = report,
-    .after = begin_report,
+    .after = after,
     .done = say_skipped,
     .write_model = write_model,
     .write = write_state,

@@ -21,6 +21,9 @@ typedef struct teacher {
 
 enum { BATCHES_AHEAD = 4 };
 
+/* What R->sum counts: images skipped since the last report. */
+enum { SKIPPED };
+
 typedef struct image_run {
     tp_image_set *X, *V; /* training and validation; a trial borrows them */
     tp_loader *L;        /* NULL: a trial, whose images are noise */
@@ -32,6 +35,8 @@ typedef struct image_run {
     float *noise;        /* a trial's images and targets */
     int64_t served;      /* batches since the features' last draw; one less after the first */
     double waited, from; /* loader's waiting time and clock at the last report */
+    int64_t unfit;       /* training images skipped by this process */
+    int64_t skipped;     /* ... by all, up to the last report */
     score score;         /* of the last validation */
     uint64_t *unread;    /* name hashes of unreadable validation images, ascending */
     size_t unreads;

@@ -240,7 +240,7 @@ static void next_batch(tp_run *R)
     const int64_t n = tp_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
     R->targets = tp_mlm_targets(t->L);
     if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_loader_why(t->L));
-    t->base.read += R->units;
+    R->sum[TOKENS] += (double)R->units;
 }
 
 /* The mean over targets. */

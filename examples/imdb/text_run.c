@@ -75,11 +75,19 @@ void text_run_write_model(tp_run *R, tp_writer *W)
     tokenizer_write(t->vocab, W);
 }
 
+static int64_t tokens_so_far(const tp_run *R)
+{
+    return ((const text_run *)R->state)->tokens + (int64_t)R->sum[TOKENS];
+}
+
+void text_run_after(tp_run *R)
+{
+    ((text_run *)R->state)->tokens = tokens_so_far(R);
+}
+
 void text_run_write(tp_run *R, tp_writer *W)
 {
-    text_run *t = R->state;
-    doc_add_tokens(R, &t->tokens, &t->read);
-    tp_writer_meta_int(W, "tokens", t->tokens);
+    tp_writer_meta_int(W, "tokens", tokens_so_far(R));
 }
 
 void text_run_read(tp_run *R, tp_file *F)
@@ -118,10 +126,8 @@ void text_run_describe(tp_run *R, int64_t n, const char *of_what)
 double text_run_report(tp_run *R, int64_t steps)
 {
     const tp_train_settings *o = R->settings;
-    text_run *t = R->state;
     const double passes = (double)(R->update * o->accumulation) / (double)steps;
-    doc_add_tokens(R, &t->tokens, &t->read);
     tp_run_note(R, "passes", passes);
-    tp_run_note_int(R, "tokens", t->tokens);
+    tp_run_note_int(R, "tokens", tokens_so_far(R));
     return passes;
 }

@@ -194,7 +194,7 @@ static void next_batch(tp_run *R)
 {
     train_run *t = R->state;
     if (t->L)
-        t->base.read += doc_next(R, t->L, t->slot);
+        R->sum[TOKENS] += (double)doc_next(R, t->L, t->slot);
     else
         doc_put(R->T, &t->noise.b, true, t->slot);
 }

@@ -45,6 +45,9 @@ tp_optim *text_optimizer(tp_params *P, const tp_train_settings *o, const rate_ch
 
 /* ---- both commands ---- */
 
+/* What R->sum counts: tokens since the last report. */
+enum { TOKENS };
+
 /* First member, `base`, of both commands' settings. */
 typedef struct text_settings {
     tp_train_settings train; /* first: the engine's */
@@ -59,8 +62,7 @@ typedef struct text_run {
     tp_bpe *vocab; /* a trial borrows it */
     tp_roberta_cfg cfg;
     text_model m;
-    /* with padding: in the run's batches so far, and read by this process, not in `tokens` yet */
-    int64_t tokens, read;
+    int64_t tokens; /* in the batches up to the last report, with padding */
 } text_run;
 
 /* Option rows for settings S. */
@@ -79,7 +81,7 @@ typedef struct text_run {
         "the texts differ from those that this run trains and validates on; give those with "      \
         "--data",                                                                                  \
     .build = text_run_build, .optimizer = text_run_optimizer, .rate = text_run_rate,               \
-    .write = text_run_write, .read = text_run_read
+    .after = text_run_after, .write = text_run_write, .read = text_run_read
 
 /* ---- opening; each fails R and returns false ---- */
 
@@ -101,6 +103,7 @@ void text_run_build(tp_run *R);
 tp_optim *text_run_optimizer(tp_run *R);
 double text_run_rate(const tp_run *R, int64_t update);
 void text_run_write_model(tp_run *R, tp_writer *W); /* configuration and vocabulary */
+void text_run_after(tp_run *R);
 void text_run_write(tp_run *R, tp_writer *W);
 void text_run_read(tp_run *R, tp_file *F);
 void text_run_close(tp_run *R); /* frees the members of the base */
