@@ -256,8 +256,7 @@ static tp_tensor loss_of(tp_tape *T, const text_model *m, const tp_tensor slot[T
 static tp_tensor batch_loss(tp_run *R)
 {
     const pretrain_run *t = R->state;
-    /* the few rows of one of many processes may have no target */
-    return loss_of(R->T, &t->base.m, t->slot, R->targets > 0 ? TP_MEAN : TP_SUM);
+    return loss_of(R->T, &t->base.m, t->slot, TP_MEAN);
 }
 
 /* Validation masks never change, so that its figures are comparable. */
