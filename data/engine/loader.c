@@ -449,8 +449,8 @@ static const slot *take(tp_loader *L)
     return s;
 }
 
-/* Takes that batch or, in the middle of a pass, the next one: a batch before it may have been passed
- * over, because its examples are bad, and must not be fed in the place of two. */
+/* Takes that batch or, in the middle of a pass, the next one: where a batch of bad examples was
+ * passed over, the one after it must not be fed twice. */
 static const slot *take_at(tp_loader *L, place at)
 {
     const bool goes_on =

@@ -185,9 +185,9 @@ TP_API uint64_t tp_samples_hash(const tp_samples *X);               /* of all va
 TP_API int64_t tp_samples_steps(tp_samples *X, tp_part part);
 
 /* Feeds a batch into slots of T (tp_feed), one per column, [n,...] each. Returns n, or 0 if there
- * is no such step, if this process has no row of it, or if T has failed. TP_TRAIN is shuffled for each epoch (0 to below 2^31); other
- * parts are in order, and their last batch may be smaller. The result does not depend on earlier
- * calls, so a resumed run needs no other state. */
+ * is no such step, if this process has no row of it, or if T has failed. TP_TRAIN is shuffled for
+ * each epoch (0 to below 2^31); other parts are in order, and their last batch may be smaller. The
+ * result does not depend on earlier calls, so a resumed run needs no other state. */
 TP_API int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, int64_t step,
                                tp_tensor slot[]);
 

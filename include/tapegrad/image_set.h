@@ -131,9 +131,9 @@ typedef struct tp_image_loader_opts {
     tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_image_loader_opts;
 
-/* Prepares batches of images (loader.h). Processes that share a batch mix images within their own
- * rows, with one draw for all, so there mixed batches depend on the number of processes. They are fed into two slots, f32: images [n,size,size,3],
- * targets [n,classes]. */
+/* Prepares batches of images (loader.h). They are fed into two slots, f32: images [n,size,size,3],
+ * targets [n,classes]. Processes that share a batch mix images within their own rows, with one draw
+ * for all, so a mixed batch depends on the number of processes. */
 TP_API tp_loader *tp_image_loader_new(const tp_image_set *X, const tp_image_loader_opts *o);
 
 /* A batch in host memory, valid until the next call. */

@@ -114,9 +114,9 @@ typedef struct tp_mlm_batch {
 
 /* Batches of C (loader.h), made by the caller's thread. Special tokens are never targets, and a
  * random token is never a special one, since a <pad> would move the positions of all tokens after
- * it. A batch in which no target is drawn gets one, and so does the part of a process, so that
- * each has a loss; parts differ in their numbers of targets. It fails if C has too few tokens for a batch.
- * The mask of a sequence depends on (seed, epoch, number of the sequence).
+ * it. A batch in which no target is drawn gets one, and so does the part of a process, so that each
+ * has a loss; the numbers of targets of processes that share a batch differ. It fails if C has too
+ * few tokens for a batch. The mask of a sequence depends on (seed, epoch, number of the sequence).
  *
  * They are fed into three slots, all TP_I32: ids [n,length], rows [R], targets [R]. */
 enum { TP_MLM_SLOTS = 3 };

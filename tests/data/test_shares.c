@@ -436,6 +436,11 @@ Test(shares, of_padded_targets, .init = corpus_begin, .fini = corpus_end)
         cr_expect(tp_loader_ok(L), "%s", tp_loader_why(L));
         tp_loader_free(L);
     }
+    tp_loader *L = open_masked(&how, 1000, (tp_share){ 0, 2 });
+    tp_mlm_batch b;
+    cr_assert(tp_mlm_next(L, &b), "%s", tp_loader_why(L));
+    cr_expect(b.n == tp_mlm_sequences(L) && b.rows == b.n * 3, "there are no more");
+    tp_loader_free(L);
     tp_corpus_close(corpus);
 }
 
