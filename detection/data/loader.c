@@ -175,7 +175,7 @@ static void cover(tp_object_batch *b, const state *S, const int64_t size[2])
 }
 
 /* Makes it large enough for the images of other processes, too, as far as the annotations give
- * their sizes: padding reaches into the results of a network, which must not depend on processes. */
+ * their sizes: padding reaches into a network's results, which must not depend on processes. */
 static void cover_others(tp_object_batch *b, const state *S, const tp_loader_batch *head)
 {
     const int64_t from = S->o.batch * S->o.share.rank;
