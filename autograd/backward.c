@@ -283,6 +283,12 @@ static bool backward_record(tp_tape *T, tp_rec *r)
 
 /* ---- hooks: called when a parameter's gradient is final, after its last use ---- */
 
+/* A recording calls none: its kernels run later. */
+static bool has_hook(const tp_tape *T, const tp_params *P)
+{
+    return P && (P->hook || (P->follower && !T->dev->capturing));
+}
+
 typedef void (*use_fn)(tp_node *param);
 
 static void each_use(const tp_rec *r, use_fn f)
@@ -304,16 +310,27 @@ static void one_use(tp_node *p)
 static void passed_use(tp_node *p)
 {
     tp_params *P = p->params;
-    if (--p->pending > 0 || !p->fresh || !P->hook) return;
-    p->fresh = false;
-    P->hook(P->hook_env, P, tp__handle(p), P->entries[p->index].name, P->backwards + 1);
+    if (--p->pending > 0) return;
+    if (p->fresh && P->hook) {
+        p->fresh = false;
+        P->hook(P->hook_env, P, tp__handle(p), P->entries[p->index].name, P->backwards + 1);
+    }
+    if (P->follower && !P->dev->capturing) P->follower->passed(P->exchange, p);
 }
 
 static bool any_hook(const tp_tape *T)
 {
     for (int i = 0; i < T->nreads; i++)
-        if (tp__set_read(T, i) && tp__set_read(T, i)->hook) return true;
+        if (has_hook(T, tp__set_read(T, i))) return true;
     return false;
+}
+
+static void begin_following(tp_tape *T)
+{
+    for (int i = 0; i < T->nreads; i++) {
+        const tp_params *P = tp__set_read(T, i);
+        if (P && P->follower && !T->dev->capturing) P->follower->begins(P->exchange);
+    }
 }
 
 /* ---- the walk ---- */
@@ -323,6 +340,7 @@ bool tp__walk(tp_tape *T, int64_t from, int64_t to)
     const bool hooks = !T->replaying && any_hook(T);
     for (int64_t i = to; hooks && i < from; i++) each_use(T->recs[i], no_uses);
     for (int64_t i = to; hooks && i < from; i++) each_use(T->recs[i], one_use);
+    if (hooks) begin_following(T);
     for (int64_t i = from - 1; i >= to; i--) {
         tp_rec *r = T->recs[i]; /* a replay may move T->recs, not the record */
         if (reached(r) && !backward_record(T, r)) return false;

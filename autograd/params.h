@@ -19,6 +19,14 @@ typedef struct tp_entry {
     void *content; /* initial content of a buffer, until completion */
 } tp_entry;
 
+/* Follows the gradients of the last backward before a step: train/peers/exchange.c. */
+typedef struct tp_follower {
+    /* A backward begins. Each parameter's node->pending counts its uses to come. */
+    void (*begins)(void *env);
+    /* Backward has passed the last use of a parameter, whether it reached it or not. */
+    void (*passed)(void *env, const tp_node *param);
+} tp_follower;
+
 /* One parameter set. Values are one block in which parameters start at multiples of 256 bytes, in
  * order of declaration, tables last; buffers and gradients have their own memory. */
 struct tp_params {
@@ -56,6 +64,8 @@ struct tp_params {
     tp_buf *norm_buf;
     tp_grad_hook hook;
     void *hook_env;
+    struct tp_exchange *exchange; /* NULL: none */
+    const tp_follower *follower;  /* of the exchange, while it awaits a backward; else NULL */
 };
 
 /* params.c */

@@ -123,14 +123,19 @@ TP_API TP_CHECKED bool tp_peers_commit(tp_peers *G, tp_writer *W, const char *ro
 /* ---- gradients ---- */
 
 /* Sums gradients over the processes. They travel in buckets, which leave during backward as soon as
- * all gradients in them are final. A process that did not reach a parameter adds zeros; one that no
- * process reached keeps no gradient. */
+ * all gradients in them are final, from the second update on. A process that did not reach a
+ * parameter adds zeros; one that no process reached keeps no gradient. In all processes the same
+ * parameters are frozen; buckets of nothing else are not sent. The bits of the sums depend on the
+ * number of processes, not on the options, but for bf16. Gradients on a GPU travel through host
+ * memory. */
 typedef struct tp_exchange tp_exchange;
 
 typedef struct tp_exchange_opts {
     size_t bucket; /* bytes; 0: 4 MiB */
     /* Gradients travel as bf16 with error feedback: what rounding takes from a gradient is added to
-     * the next one. Half of the bytes, 4 more a parameter in memory. */
+     * the next one. Sums travel as f32, so 3/4 of the bytes; 4 more a parameter in memory. Which
+     * parts of a gradient are rounded depends on the size of buckets. What was to be added is not
+     * saved: a resumed run begins with none. Only if parameters are f32. */
     bool bf16;
     /* The optimiser's moments are divided among the processes (ZeRO-1): each sums and steps its own
      * part, and values are gathered afterwards. Fewer bytes in memory, as many on the wire; same
@@ -140,15 +145,18 @@ typedef struct tp_exchange_opts {
 } tp_exchange_opts;
 
 /* P must have all its parameters. Never NULL; o may be NULL. P has one exchange at a time, which
- * must be freed before P and before G. */
+ * must be freed before P and before G. Up to 8 buckets are in flight, as many as fit into 16 times
+ * `bucket` of host memory, at least one. */
 TP_API tp_exchange *tp_exchange_new(tp_params *P, tp_peers *G, const tp_exchange_opts *o);
 TP_API void tp_exchange_free(tp_exchange *X);
 TP_API bool tp_exchange_ok(const tp_exchange *X);
 TP_API const char *tp_exchange_why(const tp_exchange *X);
 
-/* The next backward is the last one before the step: its gradients are sent as they become final.
- * finish sends the rest and waits. All processes must call finish, also one whose backward failed,
- * so that none waits for it in vain; the gradients then mean nothing. */
+/* The next backward is the last one before the step: its gradients are sent as they become final,
+ * and until finish they mean nothing. Call tp_freeze before begin. finish sends the rest and waits;
+ * without begin, it sends all. All processes must call finish, also one whose backward failed, so
+ * that none waits for it in vain: finish is then false everywhere, and tp_step refuses the gradients
+ * until tp_grad_clear. A step that tp_capture launches sends all in finish. */
 TP_API void tp_exchange_begin(tp_exchange *X);
 TP_API TP_CHECKED bool tp_exchange_finish(tp_exchange *X);
 

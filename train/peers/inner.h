@@ -19,6 +19,7 @@ struct tp_peers {
     tp_peers_opts o;
     tp_err err;
     uint64_t small;     /* exchanges so far */
+    int exchanges;      /* of gradients, created so far */
     tp_watchdog *watch; /* NULL: waiting has no limit */
     /* Read by the watchdog: */
     atomic_int waiting;             /* the rank that is waited for; -1: none; ranks: some */
