@@ -155,8 +155,8 @@ TP_API const char *tp_exchange_why(const tp_exchange *X);
 /* The next backward is the last one before the step: its gradients are sent as they become final,
  * and until finish they mean nothing. Call tp_freeze before begin. finish sends the rest and waits;
  * without begin, it sends all. All processes must call finish, also one whose backward failed, so
- * that none waits for it in vain: finish is then false everywhere, and tp_step refuses the gradients
- * until tp_grad_clear. A step that tp_capture launches sends all in finish. */
+ * that none waits for it in vain: finish is then false everywhere, and tp_step refuses these
+ * gradients until tp_grad_clear. A step that tp_capture launches sends all in finish. */
 TP_API void tp_exchange_begin(tp_exchange *X);
 TP_API TP_CHECKED bool tp_exchange_finish(tp_exchange *X);
 

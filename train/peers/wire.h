@@ -1,8 +1,9 @@
 /* wire.h - gradients on their way: which stretches make up a bucket, and one bucket in flight.
  *
- * In flight, a bucket passes two stages: each process sends piece k to process k and adds the pieces
- * that it got, in the order of the ranks; then it sends its sums to all others. A piece that is one
- * stretch of host memory travels from and to the gradient itself, others through a host buffer. */
+ * In flight, a bucket passes two stages: each process sends piece k to process k and adds the
+ * pieces that it got, in the order of the ranks; then it sends its sums to all others. A piece that
+ * is one stretch of host memory travels from and to the gradient itself, others through a host
+ * buffer. */
 #ifndef TP_WIRE_H
 #define TP_WIRE_H
 
