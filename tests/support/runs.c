@@ -201,11 +201,11 @@ void expect_resumed(const run_kind *k, const char *flags, const char *name)
 bool same_log(const char *a, const char *b)
 {
     char command[1024];
-    snprintf(
-        command, sizeof command,
-        "test -s %s && for f in %s %s; do sed -E "
-        "'s/\"(seconds|waited|memory|process|exchange_[a-z]+|[a-z]+_per_s)\":[^,}]*//g' $f > $f.cmp; done;"
-        "cmp %s.cmp %s.cmp; s=$?; rm -f %s.cmp %s.cmp; exit $s",
-        a, a, b, a, b, a, b);
+    snprintf(command, sizeof command,
+             "test -s %s && for f in %s %s; do sed -E "
+             "'s/\"(seconds|waited|memory|process|exchange_[a-z]+|[a-z]+_per_s)\":[^,}]*//g' "
+             "$f > $f.cmp; done;"
+             "cmp %s.cmp %s.cmp; s=$?; rm -f %s.cmp %s.cmp; exit $s",
+             a, a, b, a, b, a, b);
     return shell(command);
 }

@@ -27,7 +27,7 @@ typedef struct plan {
     uint32_t skips[RANKS]; /* by rank: parameters that its loss leaves out (bits) */
     bool alternates;       /* only in odd updates */
     uint32_t frozen;
-    bool tied, checkpoint, transient, no_begin;
+    bool tied, checkpoint, transient, no_begin, whole;
     int fails; /* the rank whose backward fails in update 1; 0: none */
     /* Results */
     double *grad[RANKS]; /* [UPDATES][MOST] */
@@ -150,6 +150,7 @@ static void run_rank(void *env, tp_peers *G)
     process p = process_open(t);
     tp_exchange *X = tp_exchange_new(p.P, G, &t->o);
     cr_assert(tp_exchange_ok(X), "%s", tp_exchange_why(X));
+    if (t->whole) cr_assert(tp__exchange_whole(X), "%s", tp_exchange_why(X));
     double sent = 0;
     t->grad[rank] = calloc(UPDATES * MOST, sizeof(double));
     for (int u = 0; u < UPDATES; u++) {
@@ -331,27 +332,33 @@ Test(exchange, bytes_and_memory)
     }
 }
 
-/* Only an owner has its sums. */
-Test(exchange, shards)
+/* Only an owner has its sums, of whole parameters or of parts. */
+static void expect_shards(bool whole)
 {
     static double sum[UPDATES * MOST];
     bool has[UPDATES][PARAMS];
-    plan t = { .o = { .bucket = 16384, .shard = true } };
+    plan t = { .o = { .bucket = 16384, .shard = true }, .whole = whole };
     want(&t, 3, sum, has);
     run(&t, 3);
     process p = process_open(&t);
     cr_assert(tp__params_complete(p.P));
-    tp_cuts c = tp__cuts_new(p.P, 3, 16384, false);
+    tp_cuts c = tp__cuts_new(p.P, 3, 16384, whole);
     for (int i = 0; i < c.n; i++) {
         int64_t at = c.at[i].first;
         for (int k = 0; k < c.at[i].entry; k++) at += numel[k];
         for (int u = 0; u < UPDATES; u++)
             cr_expect_arr_eq(t.grad[c.at[i].owner] + u * MOST + at, sum + u * MOST + at,
-                             (size_t)c.at[i].numel * sizeof *sum);
+                             (size_t)c.at[i].numel * sizeof *sum, "entry %d", c.at[i].entry);
     }
     tp__cuts_free(&c);
     process_close(&p);
     drop(&t);
+}
+
+Test(exchange, shards)
+{
+    expect_shards(false);
+    expect_shards(true);
 }
 
 /* ---- bf16 ---- */
