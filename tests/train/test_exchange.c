@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tapegrad/capture.h>
 #include <tapegrad/peers.h>
 #include <tapegrad/tapegrad.h>
 
@@ -416,6 +417,66 @@ Test(exchange, bf16_bits_repeat_and_agree)
     }
     drop(&t);
     drop(&again);
+}
+
+/* ---- two exchanges, recorded steps ---- */
+
+/* Two sets that one loss reads, whose buckets leave in turn. On a GPU, later steps are launched
+ * from a recording, and all buckets leave in finish. */
+static void two_sets(void *env, tp_peers *G)
+{
+    enum { N = 9000, STEPS = 6 };
+    const bool *records = env;
+    const int rank = tp_peers_rank(G), ranks = tp_peers_count(G);
+    const tp_exchange_opts o = { .bucket = 16384 };
+    static const tp_init one = { TP_INIT_CONST, 1, 0 };
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_capture *C = *records ? tp_capture_new(T) : NULL;
+    tp_params *P[2];
+    tp_exchange *X[2];
+    tp_tensor w[2], x = TP_NONE;
+    float g[N];
+    for (int k = 0; k < 2; k++) {
+        P[k] = tp_params_new(D, NULL);
+        w[k] = tp_param(P[k], "w", TP_SHAPE(N), one, 0);
+        X[k] = tp_exchange_new(P[k], G, &o);
+    }
+    for (int u = 0; u < STEPS; u++) {
+        for (int i = 0; i < N; i++) g[i] = (float)(u + i + 100 * rank);
+        tp_feed(T, &x, TP_F32, TP_SHAPE(N), g);
+        if (!C) tp_reset(T);
+        for (int k = 0; k < 2; k++) tp_exchange_begin(X[k]);
+        if (!C || tp_capture_begin(C)) {
+            const tp_tensor a = tp_sum(T, tp_mul(T, w[0], x), TP_ALL);
+            const tp_tensor b = tp_sum(T, tp_mul(T, tp_scale(T, w[1], 2.0), x), TP_ALL);
+            tp_backward(T, tp_add(T, a, b));
+            if (C) tp_capture_end(C);
+        }
+        cr_assert(tp_ok(T), "%s", tp_why(T));
+        for (int k = 0; k < 2; k++) {
+            cr_assert(tp_exchange_finish(X[k]), "%s", tp_exchange_why(X[k]));
+            cr_assert(tp_param_get_grad(P[k], w[k], TP_F32, g, sizeof g), "%s",
+                      tp_params_why(P[k]));
+            for (int i = 0; i < N; i += 100)
+                cr_expect_eq(g[i], (float)((k + 1) * (ranks * (u + i) + 50 * ranks * (ranks - 1))),
+                             "set %d, step %d, element %d: %g", k, u, i, (double)g[i]);
+            tp_grad_clear(P[k]);
+        }
+    }
+    if (C && device_is_cuda()) cr_expect_gt(tp_capture_launches(C), 0);
+    tp_capture_free(C);
+    for (int k = 0; k < 2; k++) tp_exchange_free(X[k]);
+    tp_tape_free(T);
+    for (int k = 0; k < 2; k++) tp_params_free(P[k]);
+    tp_device_close(D);
+}
+
+Test(exchange, two_sets_and_recorded_steps)
+{
+    for (int ranks = 2; ranks <= 3; ranks++)
+        for (int records = 0; records < 2; records++)
+            run_ranks(ranks, two_sets, &(bool){ records });
 }
 
 /* ---- refusals ---- */
