@@ -67,8 +67,8 @@ TP_API bool tp_file_enter(tp_file *F, const char *prefix);
 
 /* Restricts the tensors whose names begin with prefix to this process's part of their first axis:
  * rows that tp_peers_commit joined, perhaps by another number of processes. Checksums are still
- * those of whole tensors. Earlier tp_file_tensor pointers of F become invalid, and what tp_file_data
- * returned for these tensors. Fails F if the rows cannot be divided evenly. */
+ * those of whole tensors. Earlier tp_file_tensor pointers of F become invalid, and what
+ * tp_file_data returned for these tensors. Fails F if the rows cannot be divided evenly. */
 TP_API bool tp_file_share(tp_file *F, const char *prefix, tp_share share);
 
 /* Renames the tensors of F to what `rename` returns, in a buffer that it may reuse; NULL removes

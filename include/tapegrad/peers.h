@@ -112,12 +112,12 @@ TP_API void tp_peers_set_timeout(tp_peers *G, double timeout);
 
 /* ---- one file of all processes ---- */
 
-/* tp_writer_commit by all processes together, each with the same tensors in its W: rank 0 writes the
- * file. Tensors whose names begin with `rows` (NULL: none) hold rows of the batch and are joined
- * along their first axis in the order of the ranks; of the others rank 0's are written. Moments
- * that an exchange has divided are collected, through one bounded buffer. If rank 0 cannot write,
- * the others still send, so that none waits. If any fails, all return false; those without a reason
- * of their own have TP_E_STATE as the writer's code. tp_file_share reads rows. */
+/* tp_writer_commit by all processes together, each with the same tensors in its W: rank 0 writes
+ * the file. Tensors whose names begin with `rows` (NULL: none) hold rows of the batch: they are
+ * joined along their first axis in the order of the ranks; of the others rank 0's are written.
+ * Moments that an exchange has divided are collected, through one bounded buffer. If rank 0 cannot
+ * write, the others still send, so that none waits. If any fails, all return false; those without a
+ * reason of their own have TP_E_STATE as the writer's code. tp_file_share reads rows. */
 TP_API TP_CHECKED bool tp_peers_commit(tp_peers *G, tp_writer *W, const char *rows);
 
 /* ---- gradients ---- */

@@ -39,7 +39,8 @@ static tp_file_slot *slot_of(const tp_file_tensor *t)
 }
 
 /* Reads a full tensor, also the rows of other processes, and verifies its checksum. Without a
- * destination the bytes go to a buffer, piece by piece. Pieces are small, so that the bytes are still in the cache when summed. */
+ * destination the bytes go to a buffer, piece by piece. Pieces are small, so that the bytes are
+ * still in the cache when summed. */
 static bool read_checked(tp_file *F, tp_file_slot *s, void *to)
 {
     enum { PIECE = 1 << 16 };

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "support/folder.h"
 #include "support/thread_transport.h"
+#include "tensor/backend.h"
 #include "tensor/file/inner.h"
 
 TestSuite(files_join, .init = make_folder, .fini = remove_folder, .timeout = 60);
@@ -276,6 +278,82 @@ Test(files_join, stretches_must_fill_their_tensor)
         tp_writer_free(W);
     }
     cr_expect_eq(files_in_folder(), 0);
+}
+
+/* ---- device memory ---- */
+
+typedef struct gpu_job {
+    const char *path;
+    bool done[THREAD_RANKS];
+    char why[THREAD_RANKS][TP_TEXT];
+} gpu_job;
+
+static atomic_int reads[THREAD_RANKS], broken_rank;
+
+/* The device's memory is the host's, with all bits inverted. Each thread is a rank. */
+static _Thread_local int this_rank;
+
+static void download(tp_device *D, void *host, const void *from, size_t bytes)
+{
+    const unsigned char *x = from;
+    for (size_t i = 0; i < bytes; i++) ((unsigned char *)host)[i] = (unsigned char)~x[i];
+    if (++reads[this_rank] == 2 && this_rank == broken_rank)
+        tp__err(&D->err, TP_E_CUDA, "device cuda:0: illegal address");
+}
+
+/* Each rank has WIDE elements on its device. */
+static void write_device(void *env, tp_peers *G)
+{
+    gpu_job *j = env;
+    const int rank = this_rank = tp_peers_rank(G);
+    tp_device *D = tp_device_open("cpu", NULL);
+    const tp_backend *cpu = D->be;
+    tp_backend gpu = *cpu;
+    const tp_shape shape = TP_SHAPE(WIDE, 1);
+    int64_t *x = malloc(WIDE * sizeof *x);
+    for (int64_t i = 0; i < WIDE; i++) x[i] = ~(rank * WIDE + i);
+    const tp_view v = tp__view(TP_I64, &shape, x);
+    gpu.kind = TP_CUDA;
+    gpu.download = download;
+    D->be = &gpu;
+    tp_writer *W = tp_writer_new(j->path);
+    tp__writer_add_device(W, "rows", D, &v);
+    j->done[rank] = tp_peers_commit(G, W, "rows");
+    snprintf(j->why[rank], sizeof j->why[rank], "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    D->be = cpu;
+    tp_device_close(D);
+    free(x);
+}
+
+Test(files_join, rows_on_devices)
+{
+    gpu_job j = { .path = in_folder("devices") };
+    int64_t *x = malloc(3 * WIDE * sizeof *x), wrong = 0;
+    broken_rank = -1;
+    run_ranks(3, write_device, &j);
+    tp_file *F = tp_file_open(j.path);
+    cr_assert(tp_file_read(F, tp_file_find(F, "rows"), TP_I64, x), "%s", tp_file_why(F));
+    for (int64_t i = 0; i < 3 * WIDE; i++) wrong += x[i] != i;
+    cr_expect_eq(wrong, 0);
+    for (int k = 0; k < 3; k++) cr_expect_eq(reads[k], 2, "each in pieces of 1 MiB");
+    tp_file_close(F);
+    free(x);
+}
+
+Test(files_join, a_device_that_fails_makes_all_fail)
+{
+    for (int k = 0; k < 3; k++) {
+        gpu_job j = { .path = in_folder("devices") };
+        broken_rank = k;
+        for (int i = 0; i < 3; i++) reads[i] = 0;
+        run_ranks(3, write_device, &j);
+        for (int i = 0; i < 3; i++)
+            cr_expect(!j.done[i] &&
+                          strstr(j.why[i], i == k ? "illegal address" : "another process"),
+                      "device %d, rank %d: %s", k, i, j.why[i]);
+        cr_expect_eq(files_in_folder(), 0);
+    }
 }
 
 /* ---- rows of this process ---- */

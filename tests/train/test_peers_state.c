@@ -1,6 +1,6 @@
-/* test_peers_state.c - checkpoints of several processes, simulated by threads: a program that carries
- * rows of the batch from update to update continues in another number of processes, and whoever
- * cannot write makes all fail with the former checkpoint in place. */
+/* test_peers_state.c - checkpoints of several processes, simulated by threads: a program that
+ * carries rows of the batch from update to update continues in another number of processes, and
+ * whoever cannot write makes all fail with the former checkpoint in place. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>

@@ -7,8 +7,8 @@
  *     the data, sums since the last report and the beginning of the epoch (sum.*)    as metadata
  *
  * Several processes write the last one together (tp_peers_commit), so each makes a writer with the
- * same tensors; the metadata are those of rank 0, the only one that touches the run folder. The best
- * model is the same in all, and rank 0 writes it alone. */
+ * same tensors; the metadata are those of rank 0, the only one that touches the run folder. The
+ * best model is the same in all, and rank 0 writes it alone. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -39,8 +39,8 @@ static void write_sums(const tp_trainer *r, tp_writer *W)
     tp_writer_meta_num(W, "grad_norm", r->norm);
 }
 
-/* A seed of its own would give rank 1 of a run with seed 1 the numbers of rank 0 with seed 2. No run
- * has 2^48 random ops. */
+/* A seed of its own would give rank 1 of a run with seed 1 the numbers of rank 0 with seed 2. No
+ * run has 2^48 random ops. */
 uint64_t tp__run_stream(const tp_run *R)
 {
     return (uint64_t)R->rank << 48;
