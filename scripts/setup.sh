@@ -63,6 +63,8 @@ BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config git:git
     pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libxxhash:libxxhash-dev
     pc-libarchive:libarchive-dev pc-libjpeg:libjpeg-dev pc-libpng:libpng-dev"
 TEST_NEEDS="pc-criterion:libcriterion-dev file-/usr/share/i18n/locales/de_DE:locales"
+MPI_NEEDS="mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin mpicc.mpich:libmpich-dev
+    mpirun.mpich:mpich" # for several processes; what needs it is skipped without it
 PLOT_NEEDS="gnuplot:gnuplot-nox"
 REPORT_NEEDS="chromium:chromium" # the test of tp-report's page, which is skipped without it
 # clang with its sanitizers and fuzzer. CMakePresets.json has the version for all scripts; the

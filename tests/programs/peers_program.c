@@ -1,5 +1,4 @@
-/* peers_program.c - one of several processes, for test_mpi: the first argument says what it does.
- * */
+/* peers_program.c - one of several processes, for test_mpi. The first argument is its task. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <math.h>
 #include <sched.h>

@@ -96,6 +96,29 @@ Test(layers, the_library_never_ends_the_process_nor_prints)
         "who started the process");
 }
 
+/* Programs load MPI with the plugin of their launcher. Each plugin is linked with one MPI alone and
+ * exports one function. */
+Test(layers, only_the_plugins_know_mpi)
+{
+    char command[1024];
+    cr_expect_eq(lines("grep -rnE '(mpi[.]h|MPI_[A-Z][a-z])' --include='*.[ch]' --include='*.cu*' "
+                       "tensor autograd cpu cuda nn train models data detection include | "
+                       "grep -v '^train/peers/mpi/'"),
+                 0, "one file speaks MPI");
+    snprintf(command, sizeof command,
+             "readelf -d '%s' '%s'/lib*.so 2>/dev/null | grep -E 'NEEDED.*\\[libmp'",
+             TP_BIN_DIR "/first_text", TP_BUILD_DIR);
+    cr_expect_eq(lines(command), 0, "programs and libraries are not linked with MPI");
+    snprintf(
+        command, sizeof command,
+        "for f in '%s'/lib/libtapegrad_*.so; do test -e \"$f\" || continue; "
+        "nm -D --defined-only \"$f\" | awk 'NF == 3 { print $3 }' | grep -vE '^_(init|fini)$' | "
+        "grep -vx tp_transport_open; "
+        "test $(readelf -d \"$f\" | grep -cE 'NEEDED.*\\[libmp') = 1 || echo \"$f\"; done",
+        TP_BUILD_DIR);
+    cr_expect_eq(lines(command), 0, "a plugin exports one function, and needs one MPI");
+}
+
 /* docs/design.md, "Where things are", has a line for each source folder, indented by depth. A line
  * with several names means sibling folders. */
 Test(layers, the_tree_is_as_drawn)
