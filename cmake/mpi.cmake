@@ -43,6 +43,7 @@ function(tp_mpi_plugin kind flags)
   install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
+install(FILES train/peers/mpi/mpi.c DESTINATION ${CMAKE_INSTALL_DATADIR}/tapegrad)
 set(TP_MPI_STATE "no MPI")
 if(TAPEGRAD_MPI AND NOT CMAKE_CROSSCOMPILING)
   set(found "")

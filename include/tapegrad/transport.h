@@ -1,9 +1,9 @@
 /* transport.h - the function of a transport plugin: libtapegrad_openmpi.so, libtapegrad_mpich.so.
  *
  * tp_peers_open (peers.h) loads the plugin for the launcher at hand. A site with another MPI
- * compiles the one file with its own compiler and puts the result beside the program or its
- * libraries (libtapegrad_mpich.so where the launcher sets PMI_SIZE, libtapegrad_openmpi.so where it
- * sets OMPI_COMM_WORLD_SIZE or PMIX_RANK):
+ * compiles the one file (train/peers/mpi/mpi.c, installed as share/tapegrad/mpi.c) with its own
+ * compiler and puts the result beside the program or its libraries: libtapegrad_mpich.so where the
+ * launcher sets PMI_SIZE, libtapegrad_openmpi.so where it sets OMPI_COMM_WORLD_SIZE or PMIX_RANK.
  *
  *     mpicc -O2 -fPIC -shared -I PREFIX/include mpi.c -o libtapegrad_mpich.so
  *
