@@ -139,7 +139,7 @@ static void cores(void)
 
 static void vanish(int signal)
 {
-    tp_peers_during(G, "the test", 0);
+    tp_peers_during(G, "the test", 1);
     need(tp_peers_any(G, true), "the start");
     printf("pid %d\n", (int)getpid());
     fflush(stdout);
