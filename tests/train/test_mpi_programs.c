@@ -310,6 +310,19 @@ Test(mpi_programs, resume_with_another_number_of_processes)
     }
 }
 
+/* A forecast describes the batch of all processes; one of them prints it. */
+Test(mpi_programs, plan_once)
+{
+    need_mpi();
+    program_begin("enwik8 train");
+    make_text("text", 20000);
+    cr_expect_eq(run_under(mpi_command(available(MPICH), 2), SMALL "--data text --batch 6 --plan"),
+                 0, "%s", errors);
+    const char *at = strstr(out, "an update: 1 x 6 streams");
+    cr_expect(at && !strstr(at + 1, "an update:"), "%s", out);
+    program_end();
+}
+
 /* They would print and write the same in every process. */
 Test(mpi_programs, other_commands_run_in_one_process)
 {

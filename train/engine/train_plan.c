@@ -263,7 +263,8 @@ static bool measure_update(const tp_trainer *r, double *seconds, double *rate, c
 
 static void print_time(const tp_trainer *r, double update, double rate)
 {
-    const double units = (double)(r->run.units * r->o->accumulation), limit = r->o->time;
+    const double units = (double)(r->run.units * r->o->accumulation * r->run.ranks);
+    const double limit = r->o->time;
     const double all = update * (double)r->last;
     const bool cut = limit > 0 && limit < all;
     const double speed = units / update;
@@ -286,6 +287,7 @@ static bool describe(const tp_trainer *r, char *why, size_t size)
     const bool done = settings && tp__run_trial_begin(&trial, r, settings, true);
     if (done) {
         trial.bar.silent = false;
+        trial.run.ranks = r->run.ranks;
         tp__run_describe(&trial);
     }
     snprintf(why, size, "%s", settings ? trial.why : "out of memory");
