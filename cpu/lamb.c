@@ -37,7 +37,7 @@ static void moments_block(const tp_call *c, const tp_segment *s, int64_t block, 
     const real c1 = (real)(1.0 - beta1), c2 = (real)(1.0 - beta2);
     const real *restrict g = tp__gradient(s, at);
     const real *restrict p = (const real *)c->y[0].data + at;
-    real *restrict m = (real *)c->y[1].data + at, *restrict v = (real *)c->y[2].data + at;
+    real *restrict m = tp__state(c, s, 0, at), *restrict v = tp__state(c, s, 1, at);
     double pp = 0.0, rr = 0.0;
 #pragma omp simd reduction(+ : pp, rr)
     for (int64_t i = 0; i < n; i++) {
@@ -59,8 +59,8 @@ static void update_block(const tp_call *c, const tp_segment *s, int64_t block, i
     const numbers k = numbers_of(a, s);
     const real rate = (real)(s->rate * factors(c)[s - a->s.at]);
     real *restrict p = (real *)c->y[0].data + at;
-    const real *restrict m = (const real *)c->y[1].data + at;
-    const real *restrict v = (const real *)c->y[2].data + at;
+    const real *restrict m = tp__state(c, s, 0, at);
+    const real *restrict v = tp__state(c, s, 1, at);
     (void)block;
     for (int64_t i = 0; i < n; i++) p[i] -= rate * step_of(k, p[i], m[i], v[i]);
 }

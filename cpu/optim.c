@@ -18,7 +18,7 @@ static void sgd_block(const tp_call *c, const tp_segment *s, int64_t block, int6
         for (int64_t i = 0; i < n; i++) p[i] -= rate * (scale * g[i] + l2 * p[i]);
         return;
     }
-    real *restrict u = (real *)c->y[1].data + at;
+    real *restrict u = tp__state(c, s, 0, at);
     const real gain = (real)a->k[TP_SGD_GAIN];
     const real of_g = (real)a->k[TP_SGD_OF_G], of_u = (real)a->k[TP_SGD_OF_U];
     for (int64_t i = 0; i < n; i++) {
@@ -45,8 +45,8 @@ static void adam_block(const tp_call *c, const tp_segment *s, int64_t block, int
     const real before = (real)s->before, after = (real)s->after;
     const real *restrict g = tp__gradient(s, at);
     real *restrict p = (real *)c->y[0].data + at;
-    real *restrict m = (real *)c->y[1].data + at;
-    real *restrict v = (real *)c->y[2].data + at;
+    real *restrict m = tp__state(c, s, 0, at);
+    real *restrict v = tp__state(c, s, 1, at);
     (void)block;
     for (int64_t i = 0; i < n; i++) {
         const real d = scale * g[i] + l2 * p[i];
@@ -74,9 +74,9 @@ static inline void rmsprop_loop(const tp_call *c, const tp_segment *s, int64_t a
     const real keep = (real)alpha, rest = (real)(1.0 - alpha), rate = (real)s->rate;
     const real mu = (real)a->k[TP_RMSPROP_MOMENTUM];
     const real *restrict g = tp__gradient(s, at);
-    real *restrict p = (real *)c->y[0].data + at, *restrict v = (real *)c->y[1].data + at;
-    real *restrict u = momentum ? (real *)c->y[2].data + at : NULL;
-    real *restrict mean = centered ? (real *)c->y[3].data + at : NULL;
+    real *restrict p = (real *)c->y[0].data + at, *restrict v = tp__state(c, s, 0, at);
+    real *restrict u = momentum ? tp__state(c, s, 1, at) : NULL;
+    real *restrict mean = centered ? tp__state(c, s, 2, at) : NULL;
     for (int64_t i = 0; i < n; i++) {
         const real d = scale * g[i] + l2 * p[i];
         real spread = v[i] = keep * v[i] + rest * d * d;
@@ -120,7 +120,7 @@ static void adagrad_block(const tp_call *c, const tp_segment *s, int64_t block, 
     const real scale = (real)a->scale, l2 = (real)s->l2, eps = (real)a->k[TP_ADAGRAD_EPS];
     const real rate = (real)s->rate;
     const real *restrict g = tp__gradient(s, at);
-    real *restrict p = (real *)c->y[0].data + at, *restrict v = (real *)c->y[1].data + at;
+    real *restrict p = (real *)c->y[0].data + at, *restrict v = tp__state(c, s, 0, at);
     (void)block;
     for (int64_t i = 0; i < n; i++) {
         const real d = scale * g[i] + l2 * p[i];
@@ -143,7 +143,7 @@ static void lion_block(const tp_call *c, const tp_segment *s, int64_t block, int
     const real c1 = (real)(1.0 - beta1), c2 = (real)(1.0 - beta2);
     const real rate = (real)s->rate, before = (real)s->before;
     const real *restrict g = tp__gradient(s, at);
-    real *restrict p = (real *)c->y[0].data + at, *restrict m = (real *)c->y[1].data + at;
+    real *restrict p = (real *)c->y[0].data + at, *restrict m = tp__state(c, s, 0, at);
     (void)block;
     for (int64_t i = 0; i < n; i++) {
         const real d = scale * g[i], to = b1 * m[i] + c1 * d, q = p[i] - before * p[i];
@@ -159,7 +159,8 @@ static tp_code lion_step(const tp_call *c)
     return TP_OK;
 }
 
-static void norm_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at, int64_t n)
+static void squares_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
+                          int64_t n)
 {
     const real *g = tp__gradient(s, at);
     double sum = 0.0;
@@ -168,12 +169,17 @@ static void norm_block(const tp_call *c, const tp_segment *s, int64_t block, int
     ((double *)c->work)[block] = sum;
 }
 
-static tp_code grad_norm(const tp_call *c)
+static tp_code grad_squares(const tp_call *c)
+{
+    tp__for_blocks(c, squares_block);
+    return TP_OK;
+}
+
+static tp_code grad_root(const tp_call *c)
 {
     const int64_t blocks = ((const tp_segments_attr *)c->attr)->s.blocks;
     const double *partial = c->work;
     double sum = 0.0;
-    tp__for_blocks(c, norm_block);
     for (int64_t b = 0; b < blocks; b++) sum += partial[b];
     *(real *)c->y[0].data = (real)sqrt(sum);
     return TP_OK;
@@ -234,7 +240,8 @@ TP_CPU_KERNEL(adam_step)
 TP_CPU_KERNEL(rmsprop_step)
 TP_CPU_KERNEL(adagrad_step)
 TP_CPU_KERNEL(lion_step)
-TP_CPU_KERNEL(grad_norm)
+TP_CPU_KERNEL(grad_squares)
+TP_CPU_KERNEL(grad_root)
 TP_CPU_KERNEL(grad_clip)
 TP_CPU_KERNEL(grad_clamp)
 TP_CPU_KERNEL(ema_step)

@@ -23,8 +23,8 @@ __global__ void __launch_bounds__(TP_THREADS) moments_kernel(tp_segments s, lamb
         const tp_stretch t = tp_stretch_of(s, b);
         double pp = 0.0, rr = 0.0;
         for (int64_t j = threadIdx.x; j < t.n; j += blockDim.x) {
-            const int64_t i = t.at + j;
-            const float p = f.p[i], d = f.scale * t.g[j];
+            const int64_t i = t.own + j;
+            const float p = f.p[t.at + j], d = f.scale * t.g[j];
             const float m = f.beta1 * f.m[i] + f.rest1 * d, v = f.beta2 * f.v[i] + f.rest2 * d * d;
             f.m[i] = m;
             f.v[i] = v;
@@ -56,8 +56,10 @@ __global__ void __launch_bounds__(TP_THREADS) lamb_kernel(tp_segments s, lamb f)
     TP_EACH_BLOCK (b, s.blocks) {
         const tp_stretch t = tp_stretch_of(s, b);
         const float rate = (float)(t.s->rate * f.factor[t.s - s.at]);
-        for (int64_t i = t.at + threadIdx.x; i < t.at + t.n; i += blockDim.x)
-            f.p[i] -= rate * step_of(*t.s, f.eps, f.p[i], f.m[i], f.v[i]);
+        for (int64_t j = threadIdx.x; j < t.n; j += blockDim.x) {
+            const int64_t i = t.at + j, own = t.own + j;
+            f.p[i] -= rate * step_of(*t.s, f.eps, f.p[i], f.m[own], f.v[own]);
+        }
     }
 }
 

@@ -11,14 +11,15 @@ static const tp_segments *segments(const tp_call *c)
     return static_cast<const tp_segments *>(c->attr);
 }
 
-/* Calls f.update(i, g, numbers) for each element i of the blocks; g: its gradient, or NULL. */
+/* Calls f.update(i, j, g, numbers) for each element of the blocks: i in the values, j in the states;
+ * g: its gradient, or NULL. */
 template <class F> __global__ void __launch_bounds__(TP_THREADS) update_kernel(tp_segments s, F f)
 {
     TP_EACH_BLOCK (b, s.blocks) {
         const tp_stretch t = tp_stretch_of(s, b);
         const typename F::numbers k = f.of(*t.s);
         for (int64_t i = threadIdx.x; i < t.n; i += blockDim.x)
-            f.update(t.at + i, t.g ? t.g + i : NULL, k);
+            f.update(t.at + i, t.own + i, t.g ? t.g + i : NULL, k);
     }
 }
 
@@ -39,12 +40,12 @@ struct sgd {
         float l2, rate;
     };
     __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
-    __device__ void update(int64_t i, const float *g, numbers k) const
+    __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
         float d = scale * *g + k.l2 * p[i];
         if (u) {
-            const float v = momentum * u[i] + gain * d;
-            u[i] = v;
+            const float v = momentum * u[j] + gain * d;
+            u[j] = v;
             d = of_g * d + of_u * v;
         }
         p[i] -= k.rate * d;
@@ -73,13 +74,13 @@ struct adam {
     {
         return { (float)s.l2, (float)s.rate, (float)s.root, (float)s.before, (float)s.after };
     }
-    __device__ void update(int64_t i, const float *g, numbers k) const
+    __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
         const float w = p[i], d = scale * *g + k.l2 * w;
-        const float m1 = beta1 * m[i] + rest1 * d, v1 = beta2 * v[i] + rest2 * d * d;
+        const float m1 = beta1 * m[j] + rest1 * d, v1 = beta2 * v[j] + rest2 * d * d;
         float q = w - k.before * w;
-        m[i] = m1;
-        v[i] = v1;
+        m[j] = m1;
+        v[j] = v1;
         q -= k.rate * m1 / (k.root * sqrtf(v1) + eps);
         p[i] = q - k.after * q;
     }
@@ -110,19 +111,19 @@ struct rmsprop {
         float l2, rate;
     };
     __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
-    __device__ void update(int64_t i, const float *g, numbers k) const
+    __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
         const float w = p[i], d = scale * *g + k.l2 * w;
-        float spread = keep * v[i] + rest * d * d;
-        v[i] = spread;
+        float spread = keep * v[j] + rest * d * d;
+        v[j] = spread;
         if (mean) {
-            const float old = mean[i], m = old + rest * (d - old);
-            mean[i] = m;
+            const float old = mean[j], m = old + rest * (d - old);
+            mean[j] = m;
             spread -= m * m;
             spread = spread < 0.0f ? 0.0f : spread; /* by rounding */
         }
         float by = d / (sqrtf(spread) + eps);
-        if (u) u[i] = by = momentum * u[i] + by;
+        if (u) u[j] = by = momentum * u[j] + by;
         p[i] = w - k.rate * by;
     }
 };
@@ -150,10 +151,10 @@ struct adagrad {
         float l2, rate;
     };
     __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
-    __device__ void update(int64_t i, const float *g, numbers k) const
+    __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * *g + k.l2 * w, sum = v[i] + d * d;
-        v[i] = sum;
+        const float w = p[i], d = scale * *g + k.l2 * w, sum = v[j] + d * d;
+        v[j] = sum;
         p[i] = w - k.rate * d / (sqrtf(sum) + eps);
     }
 };
@@ -173,12 +174,12 @@ struct lion {
         float rate, before;
     };
     __device__ numbers of(const tp_segment &s) const { return { (float)s.rate, (float)s.before }; }
-    __device__ void update(int64_t i, const float *g, numbers k) const
+    __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * *g, old = m[i], to = beta1 * old + rest1 * d;
+        const float w = p[i], d = scale * *g, old = m[j], to = beta1 * old + rest1 * d;
         const float sign = to > 0.0f ? 1.0f : to < 0.0f ? -1.0f : to; /* 0 and NaN stay */
         p[i] = w - k.before * w - k.rate * sign;
-        m[i] = beta2 * old + rest2 * d;
+        m[j] = beta2 * old + rest2 * d;
     }
 };
 
@@ -198,7 +199,7 @@ static tp_code lion_step(const tp_call *c)
 
 /* ---- norm, clipping, averaging ---- */
 
-__global__ void __launch_bounds__(TP_THREADS) norm_kernel(tp_segments s, double *part)
+__global__ void __launch_bounds__(TP_THREADS) squares_kernel(tp_segments s, double *part)
 {
     TP_EACH_BLOCK (b, s.blocks) {
         const tp_stretch t = tp_stretch_of(s, b);
@@ -219,14 +220,19 @@ __global__ void __launch_bounds__(TP_THREADS)
     if (threadIdx.x == 0) *norm = (float)sqrt(sum);
 }
 
-static tp_code grad_norm(const tp_call *c)
+static tp_code grad_squares(const tp_call *c)
 {
     tp_segments s = *segments(c);
     double *part = static_cast<double *>(c->work);
+    if (s.blocks == 0) return TP_OK;
     if (!tp_upload(c, &s)) return TP_E_MEMORY;
-    const tp_code code = tp_launch(c, norm_kernel, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s, part);
-    if (code != TP_OK) return code;
-    return tp_launch(c, root_kernel, 1, TP_THREADS, 0, s.blocks, part, tp_out<float>(&c->y[0]));
+    return tp_launch(c, squares_kernel, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s, part);
+}
+
+static tp_code grad_root(const tp_call *c)
+{
+    return tp_launch(c, root_kernel, 1, TP_THREADS, 0, segments(c)->blocks,
+                     static_cast<const double *>(c->work), tp_out<float>(&c->y[0]));
 }
 
 /* A NaN norm must make the gradients NaN, not pass for a small one. */
@@ -239,7 +245,7 @@ struct clip {
         const double n = (double)*norm + 1e-6;
         return n <= limit ? 1.0f : (float)(limit / n);
     }
-    __device__ void update(int64_t, float *g, numbers k) const
+    __device__ void update(int64_t, int64_t, float *g, numbers k) const
     {
         if (k != 1.0f) *g *= k;
     }
@@ -257,7 +263,7 @@ struct clamp {
     struct numbers {
     };
     __device__ numbers of(const tp_segment &) const { return {}; }
-    __device__ void update(int64_t, float *g, numbers) const
+    __device__ void update(int64_t, int64_t, float *g, numbers) const
     {
         const float x = *g;
         if (x < -limit || x > limit) *g = x < 0.0f ? -limit : limit;
@@ -278,7 +284,10 @@ struct average {
     struct numbers {
     };
     __device__ numbers of(const tp_segment &) const { return {}; }
-    __device__ void update(int64_t i, const float *, numbers) const { e[i] += k * (p[i] - e[i]); }
+    __device__ void update(int64_t i, int64_t, const float *, numbers) const
+    {
+        e[i] += k * (p[i] - e[i]);
+    }
 };
 
 static tp_code ema_step(const tp_call *c)
@@ -293,7 +302,8 @@ TP_CUDA_KERNEL_UNTYPED(adam_step)
 TP_CUDA_KERNEL_UNTYPED(rmsprop_step)
 TP_CUDA_KERNEL_UNTYPED(adagrad_step)
 TP_CUDA_KERNEL_UNTYPED(lion_step)
-TP_CUDA_KERNEL_UNTYPED(grad_norm)
+TP_CUDA_KERNEL_UNTYPED(grad_squares)
+TP_CUDA_KERNEL_UNTYPED(grad_root)
 TP_CUDA_KERNEL_UNTYPED(grad_clip)
 TP_CUDA_KERNEL_UNTYPED(grad_clamp)
 TP_CUDA_KERNEL_UNTYPED(ema_step)

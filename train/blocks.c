@@ -33,22 +33,23 @@ tp_view tp__block_part(const tp_buf *b, const tp_entry *e)
     return v;
 }
 
-tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry *e)
+tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry *e, int64_t first,
+                             int64_t numel)
 {
-    const int64_t numel = e->node->view.numel;
     if (numel == 0) return NULL;
     tp_segment *g = &s->at[s->n++];
-    *g = (tp_segment){ .at = (int64_t)(e->at / tp_dtype_size(P->dtype)),
+    *g = (tp_segment){ .at = (int64_t)(e->at / tp_dtype_size(P->dtype)) + first,
                        .numel = numel,
                        .block = s->blocks };
-    s->blocks += (numel + TP_BLOCK - 1) / TP_BLOCK;
+    s->blocks += tp__blocks_of(numel);
     return g;
 }
 
-tp_segment *tp__segments_add_grad(tp_segments *s, const tp_params *P, const tp_entry *e)
+tp_segment *tp__segments_add_grad(tp_segments *s, const tp_params *P, const tp_entry *e,
+                                  int64_t first, int64_t numel)
 {
-    tp_segment *g = tp__segments_add(s, P, e);
-    if (g) g->grad = e->node->grad.data;
+    tp_segment *g = tp__segments_add(s, P, e, first, numel);
+    if (g) g->grad = (char *)e->node->grad.data + (size_t)first * tp_dtype_size(P->dtype);
     return g;
 }
 

@@ -24,10 +24,18 @@ tp_view tp__block_view(const tp_params *P, const tp_buf *b);
 /* A parameter's part of a block. */
 tp_view tp__block_part(const tp_buf *b, const tp_entry *e);
 
-/* Appends a segment for a parameter and returns it to be filled; NULL if the parameter is empty.
- * tp__segments_add_grad also sets its gradient. */
-tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry *e);
-tp_segment *tp__segments_add_grad(tp_segments *s, const tp_params *P, const tp_entry *e);
+/* The number of blocks of so many elements of one segment. */
+static inline int64_t tp__blocks_of(int64_t numel)
+{
+    return (numel + TP_BLOCK - 1) / TP_BLOCK;
+}
+
+/* Appends a segment for the elements [first, first + numel) of a parameter and returns it to be
+ * filled; NULL if numel is 0. tp__segments_add_grad also sets its gradient. */
+tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry *e, int64_t first,
+                             int64_t numel);
+tp_segment *tp__segments_add_grad(tp_segments *s, const tp_params *P, const tp_entry *e,
+                                  int64_t first, int64_t numel);
 
 /* A kernel over blocks, and its name in messages and profiles. */
 typedef struct tp_block_kernel {

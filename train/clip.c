@@ -8,10 +8,13 @@
 
 #include "train/blocks.h"
 
-TP_KERNEL(grad_norm);
+TP_KERNEL(grad_squares);
+TP_KERNEL(grad_root);
 TP_KERNEL(grad_clip);
 TP_KERNEL(grad_clamp);
-static const tp_block_kernel norm_kernel = { .name = "grad_norm", .kernel = TP_KERNELS(grad_norm) };
+static const tp_block_kernel squares_kernel = { .name = "grad_norm",
+                                                .kernel = TP_KERNELS(grad_squares) };
+static const tp_block_kernel root_kernel = { .name = "grad_norm", .kernel = TP_KERNELS(grad_root) };
 static const tp_block_kernel clamp_kernel = { .name = "grad_clamp",
                                               .kernel = TP_KERNELS(grad_clamp) };
 static const tp_block_kernel clip_kernel = { .name = "grad_clip", .kernel = TP_KERNELS(grad_clip) };
@@ -22,7 +25,7 @@ static tp_segment *with_grads(tp_params *P, tp_segments *s)
     s->at = malloc((size_t)(P->n + 1) * sizeof *s->at);
     for (int i = 0; s->at && i < P->n; i++)
         if (tp__in_block(&P->entries[i]) && P->entries[i].node->grad_buf)
-            tp__segments_add_grad(s, P, &P->entries[i]);
+            tp__segments_add_grad(s, P, &P->entries[i], 0, P->entries[i].node->view.numel);
     return s->at;
 }
 
@@ -86,7 +89,8 @@ tp_tensor tp_clip_grad_norm(tp_params *P, double max)
     if (!ok) tp__device_error(P->dev, e);
     if (!ok) tp__err(e, TP_E_MEMORY, "tp_clip_grad_norm: out of memory on %s", P->dev->name);
     if (ok) {
-        ok = tp__blocks_run(P, &norm_kernel, &a, 0, NULL, 1, &n->view, work->data, e);
+        ok = tp__blocks_run(P, &squares_kernel, &a, 0, NULL, 0, NULL, work->data, e) &&
+             tp__blocks_run(P, &root_kernel, &a, 0, NULL, 1, &n->view, work->data, e);
         if (ok && finite(P, n) && max > 0.0)
             ok = tp__blocks_run(P, &clip_kernel, &a, 1, &n->view, 0, NULL, NULL, e);
     }

@@ -63,7 +63,8 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
     E->s.at = malloc((size_t)(P->n + 1) * sizeof *E->s.at);
     if (!E->s.at) tp__err(&E->err, TP_E_MEMORY, "ema: out of host memory");
     for (int i = 0; E->s.at && i < P->n; i++)
-        if (tp__in_block(&P->entries[i])) tp__segments_add(&E->s, P, &P->entries[i]);
+        if (tp__in_block(&P->entries[i]))
+            tp__segments_add(&E->s, P, &P->entries[i], 0, P->entries[i].node->view.numel);
     E->averages = tp__block_new(P, P->block_bytes, "ema", &E->err);
     E->chunk = tp__buf_new(P->dev, P->block_bytes < CHUNK ? P->block_bytes : CHUNK);
     if (!E->chunk) tp__device_error(P->dev, &E->err);

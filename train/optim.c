@@ -316,7 +316,9 @@ static void plan(tp_optim *O, double lr)
     for (int i = 0; i < O->n; i++) {
         tp_weight *w = &O->weights[i];
         w->planned = w->entry->node->grad_buf && !w->entry->node->frozen;
-        tp_segment *g = w->planned ? tp__segments_add_grad(&O->s, O->P, w->entry) : NULL;
+        tp_segment *g =
+            w->planned ? tp__segments_add_grad(&O->s, O->P, w->entry, 0, w->entry->node->view.numel)
+                       : NULL;
         if (!g) continue;
         memcpy(g->own, w->at, sizeof g->own);
         set_shape(g, &w->entry->node->view);

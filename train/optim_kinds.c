@@ -75,6 +75,7 @@ static const tp_optim_kind sgd = {
     .check = sgd_check,
     .constants = sgd_constants,
     .numbers = coupled,
+    .elementwise = true,
     .step = TP_KERNELS(sgd_step),
 };
 
@@ -91,6 +92,7 @@ static const tp_optim_kind qhm = {
     .states = { { .name = "u", .only_with = "momentum" } },
     .constants = qhm_constants,
     .numbers = coupled,
+    .elementwise = true,
     .step = TP_KERNELS(sgd_step),
 };
 
@@ -137,6 +139,7 @@ static const tp_optim_kind adam = {
     .counts = true,
     .constants = adam_constants,
     .numbers = adam_numbers,
+    .elementwise = true,
     .step = TP_KERNELS(adam_step),
 };
 
@@ -152,6 +155,7 @@ static const tp_optim_kind adamw = {
     .counts = true,
     .constants = adam_constants,
     .numbers = adamw_numbers,
+    .elementwise = true,
     .step = TP_KERNELS(adam_step),
 };
 
@@ -170,6 +174,7 @@ static const tp_optim_kind adamw_vil = {
     .counts = true,
     .constants = adam_constants,
     .numbers = adamw_numbers,
+    .elementwise = true,
     .step = TP_KERNELS(adam_step),
 };
 
@@ -198,6 +203,7 @@ static const tp_optim_kind rmsprop = {
                 { .name = "a", .only_with = "centered" } },
     .constants = rmsprop_constants,
     .numbers = coupled,
+    .elementwise = true,
     .step = TP_KERNELS(rmsprop_step),
 };
 
@@ -224,6 +230,7 @@ static const tp_optim_kind adagrad = {
     .counts = true,
     .constants = adagrad_constants,
     .numbers = adagrad_numbers,
+    .elementwise = true,
     .step = TP_KERNELS(adagrad_step),
 };
 
@@ -251,6 +258,7 @@ static const tp_optim_kind lion = {
     .states = { { .name = "m" } },
     .constants = lion_constants,
     .numbers = lion_numbers,
+    .elementwise = true,
     .step = TP_KERNELS(lion_step),
 };
 

@@ -38,6 +38,12 @@ static inline real *tp__gradient(const tp_segment *s, int64_t at)
     return (real *)s->grad + (at - s->at);
 }
 
+/* Returns state k of the same elements. */
+static inline real *tp__state(const tp_call *c, const tp_segment *s, int k, int64_t at)
+{
+    return (real *)c->y[1 + k].data + s->own[k] + (at - s->at);
+}
+
 /* The sums over segment i of the two numbers a kernel left for each block, in order. */
 typedef struct tp_block_sums {
     double a, b;

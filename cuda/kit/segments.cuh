@@ -19,10 +19,11 @@ static inline bool tp_upload(const tp_call *c, tp_segments *s)
     return s->at != NULL;
 }
 
-/* Elements [at, at + n) of block b, its segment, and their gradients; g: NULL if there are none. */
+/* Elements [at, at + n) of block b, its segment, the first of them in state 0, and their gradients;
+ * g: NULL if there are none. */
 struct tp_stretch {
     const tp_segment *s;
-    int64_t at, n;
+    int64_t at, n, own;
     float *g;
 };
 
@@ -31,7 +32,8 @@ static __device__ inline tp_stretch tp_stretch_of(const tp_segments &s, int64_t 
     const tp_segment *g = tp__segment(&s, block);
     const int64_t done = (block - g->block) * TP_BLOCK;
     float *grad = static_cast<float *>(g->grad);
-    return { g, g->at + done, min((int64_t)TP_BLOCK, g->numel - done), grad ? grad + done : NULL };
+    return { g, g->at + done, min((int64_t)TP_BLOCK, g->numel - done), g->own[0] + done,
+             grad ? grad + done : NULL };
 }
 
 /* Sums segment i over two numbers that a kernel stored per block; all threads must call it. */

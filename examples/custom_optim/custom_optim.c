@@ -16,18 +16,18 @@
 enum { WEIGHT_DECAY, BETA1, BETA2, EPS }; /* options */
 enum { P, M, U };                         /* outputs of the kernel: values, then states */
 
-/* Element k of the parameter is element i of the values and states. */
+/* Element k of the parameter is element i of the values and element j of both states. */
 static void update(const tp_call *c, const tp_segment *s, int64_t k)
 {
     const tp_optim_attr *a = c->attr;
-    const int64_t i = s->at + k;
+    const int64_t i = s->at + k, j = s->own[0] + k;
     const double b1 = a->k[BETA1], b2 = a->k[BETA2], g = a->scale * tp_segment_grad(c, s, k);
-    const double m = b1 * tp_ld(&c->y[M], i) + (1.0 - b1) * g;
-    const double u = fmax(b2 * tp_ld(&c->y[U], i), fabs(g));
+    const double m = b1 * tp_ld(&c->y[M], j) + (1.0 - b1) * g;
+    const double u = fmax(b2 * tp_ld(&c->y[U], j), fabs(g));
     const double p = tp_ld(&c->y[P], i), rate = s->lr / (1.0 - pow(b1, (double)s->updates));
 
-    tp_st(&c->y[M], i, m);
-    tp_st(&c->y[U], i, u);
+    tp_st(&c->y[M], j, m);
+    tp_st(&c->y[U], j, u);
     tp_st(&c->y[P], i, p - s->lr * s->decay * p - rate * m / (u + a->k[EPS]));
 }
 
@@ -49,6 +49,7 @@ static const tp_optim_kind adamax = {
                  [EPS] = { .name = "eps", .usual = 1e-8, .high = HUGE_VAL } },
     .states = { { .name = "m" }, { .name = "u" } },
     .counts = true,
+    .elementwise = true,
     .step = { [TP_CPU] = adamax_step },
 };
 

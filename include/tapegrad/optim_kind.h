@@ -16,13 +16,15 @@ extern "C" {
 
 enum { TP_OPTIM_OPTIONS = 8, TP_OPTIM_STATES = 3 };
 
-/* The gradient of one parameter, its range in the blocks of values and states, and its numbers of a
- * step. A state has the layout of the values unless it has its own shape. */
+/* The gradient of one parameter, or of a stretch of it if the kind is elementwise and processes
+ * divide the moments (peers.h); its range in the blocks of values and states, and its numbers of a
+ * step. */
 typedef struct tp_segment {
-    void *grad;                   /* numel elements of the values' dtype, on the device */
-    int64_t at, numel;            /* first element in the blocks; elements, at least one */
-    int64_t block;                /* number of its first block of 4096 elements (library kernels) */
-    int64_t own[TP_OPTIM_STATES]; /* first element in each state */
+    void *grad;        /* numel elements of the values' dtype, on the device */
+    int64_t at, numel; /* first element in the block of values; elements, at least one */
+    int64_t block;     /* number of its first block of 4096 elements (library kernels) */
+    /* first element in each state; the same in all states of the parameter's shape */
+    int64_t own[TP_OPTIM_STATES];
     /* the parameter's last two sizes: numel / (rows * cols) matrices; 1 if absent */
     int64_t rows, cols;
     int ndim;         /* axes of the parameter */
@@ -42,7 +44,8 @@ TP_API double tp_segment_grad(const tp_call *c, const tp_segment *s, int64_t i);
 
 /* What c->attr points to. */
 typedef struct tp_optim_attr {
-    tp_segments s;              /* parameters that have a gradient and at least one element */
+    tp_segments s;              /* parameters that have a gradient and at least one element, or the
+                                   stretches of them that this process updates */
     double scale;               /* factor on the gradients (tp_grad_scale) */
     double k[TP_OPTIM_OPTIONS]; /* the options, or results of tp_optim_kind.constants */
 } tp_optim_attr;
@@ -82,6 +85,10 @@ typedef struct tp_optim_kind {
     tp_optim_option options[TP_OPTIM_OPTIONS];
     tp_optim_state states[TP_OPTIM_STATES];
     bool counts; /* tp_segment.updates matters: the counts are stored in checkpoints */
+    /* An element's update depends on its own value, gradient and states alone, and no state has its
+     * own shape: a segment may be any stretch of a parameter. false: processes that divide the
+     * moments have whole parameters */
+    bool elementwise;
     /* what is wrong with the options together, or NULL */
     const char *(*check)(const double *option);
     void (*constants)(const double *option, double *k);   /* NULL: k = the options */

@@ -1,10 +1,11 @@
 /* segments.h - the segments of a parameter set's flat blocks and their coefficients, for the
  * kernels that update them.
  *
- * The blocks of values, moments and averages share one layout; a segment is one parameter's stretch
- * of each of them, and points to its gradient g. The work is split into blocks of TP_BLOCK elements
- * that never cross a segment boundary. The split depends only on the shapes, and any thread may
- * take any block. */
+ * A segment is one parameter, or a stretch of it, in the blocks of values, moments and averages,
+ * and points to its gradient g. Values and averages share one layout; moments, of which a process
+ * may have a part only, are found by tp_segment.own. The work is split into blocks of TP_BLOCK
+ * elements that never cross a segment boundary. The split depends only on the shapes, and any
+ * thread may take any block. */
 #ifndef TP_SEGMENTS_H
 #define TP_SEGMENTS_H
 
@@ -13,7 +14,8 @@
 #include "tensor/geometry/block.h"
 #include "tensor/host_device.h"
 
-/* Optimiser kernels: y = { p, states }, attr a tp_optim_attr. In the formulas, g' = scale g + l2 p,
+/* Optimiser kernels: y = { p, states }, attr a tp_optim_attr. States of the parameter's shape have
+ * the same layout: own[0] is the place in all of them. In the formulas, g' = scale g + l2 p,
  * and the constants k are named by the enums. */
 
 /* sgd_step: y = { p, u }; u has no data if momentum is 0, and then p -= rate g'.
@@ -51,7 +53,8 @@ enum { TP_LAMB_BETA1, TP_LAMB_BETA2, TP_LAMB_EPS };
 enum { TP_ADAFACTOR_EPS1, TP_ADAFACTOR_EPS2, TP_ADAFACTOR_D };
 
 /* Attributes of the rest.
- *   grad_norm: y = { one element }; work: one double per block.
+ *   grad_squares: work: one double per block, its sum of squares.
+ *   grad_root: y = { one element }, the root of the sum of s.blocks doubles of the work.
  *   grad_clip: x = { norm }: g *= min(1, number / (norm + 1e-6)).
  *   grad_clamp: g = min(max(g, -number), number), NaN stays.
  *   ema_step: x = { p }, y = { e }: e += number (p - e). */
