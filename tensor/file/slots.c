@@ -33,13 +33,30 @@ void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *
     char *full = fits ? joined(prefix, name) : NULL;
     S->no_memory = S->no_memory || !full;
     if (!full) return;
-    S->at[S->n] = (tp_slot){ full, *v, dev, same < 0 ? S->n : same };
+    S->at[S->n] = (tp_slot){ full, *v, dev, same < 0 ? S->n : same, NULL, 0 };
     S->n++;
+}
+
+void tp__slots_add_stretches(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
+                             const tp_view *v, tp_stretch *parts, int n)
+{
+    const int before = S->n;
+    if (parts) tp__slots_add(S, dev, prefix, name, v, -1);
+    if (!parts || S->n == before) {
+        S->no_memory = true;
+        free(parts);
+        return;
+    }
+    S->at[before].parts = parts;
+    S->at[before].nparts = n;
 }
 
 void tp__slots_free(tp_slots *S)
 {
-    for (int i = 0; i < S->n; i++) free(S->at[i].name);
+    for (int i = 0; i < S->n; i++) {
+        free(S->at[i].name);
+        free(S->at[i].parts);
+    }
     free(S->at);
     *S = (tp_slots){ 0 };
 }
@@ -62,6 +79,9 @@ void tp__slots_write(const tp_slots *S, tp_writer *W, const char *prefix)
             tp__writer_fail(W, &no_memory);
         else if (s->same != i)
             tp_writer_meta(W, key, value);
+        else if (s->parts)
+            tp__writer_add_stretches(W, name, s->view.dtype, tp__view_shape(&s->view), s->parts,
+                                     s->nparts);
         else if (s->dev)
             tp__writer_add_device(W, name, s->dev, &s->view);
         else
@@ -315,23 +335,34 @@ const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char
 
 /* ---- loading ---- */
 
-static void store(const tp_slot *s, int64_t first, const void *host, size_t bytes)
+/* Reads n elements of t, from `first` on, to `to`: directly into host memory, and in pieces for a
+ * device, NULL for none. */
+static bool load_part(tp_file *F, const tp_file_tensor *t, int64_t first, int64_t n, tp_device *dev,
+                      tp_dtype dt, char *to, void *piece)
 {
-    char *to = (char *)s->view.data + (size_t)first * tp_dtype_size(s->view.dtype);
-    s->dev->be->upload(s->dev, to, host, bytes);
-}
-
-/* Reads directly into host memory, and in pieces for a device. */
-static bool load(tp_file *F, const tp_slot *s, const tp_file_tensor *t, void *piece)
-{
-    const size_t size = tp_dtype_size(s->view.dtype);
-    if (!s->dev) return tp_file_read(F, t, s->view.dtype, s->view.data);
-    for (int64_t at = 0; at < t->numel; at += LOADED) {
-        const int64_t n = t->numel - at < LOADED ? t->numel - at : LOADED;
-        if (!tp_file_read_part(F, t, at, n, s->view.dtype, piece)) return false;
-        store(s, at, piece, (size_t)n * size);
+    const size_t size = tp_dtype_size(dt);
+    if (!dev) return tp_file_read_part(F, t, first, n, dt, to);
+    for (int64_t at = 0; at < n; at += LOADED) {
+        const int64_t some = n - at < LOADED ? n - at : LOADED;
+        if (!tp_file_read_part(F, t, first + at, some, dt, piece)) return false;
+        dev->be->upload(dev, to + (size_t)at * size, piece, (size_t)some * size);
     }
     return true;
+}
+
+static bool load(tp_file *F, const tp_slot *s, const tp_file_tensor *t, void *piece)
+{
+    const tp_dtype dt = s->view.dtype;
+    bool done = true;
+    int64_t first = 0;
+    if (!s->parts) return load_part(F, t, 0, t->numel, s->dev, dt, s->view.data, piece);
+    for (int i = 0; done && i < s->nparts; i++) {
+        const tp_stretch *p = &s->parts[i];
+        const int64_t n = (int64_t)(p->bytes / tp_dtype_size(dt));
+        done = !p->data || load_part(F, t, first, n, s->dev, dt, (char *)(uintptr_t)p->data, piece);
+        first += n;
+    }
+    return done;
 }
 
 bool tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from,

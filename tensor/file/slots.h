@@ -12,6 +12,10 @@ typedef struct tp_slot {
     tp_view view;
     tp_device *dev; /* NULL: host memory */
     int same;       /* index of the slot that owns the memory: this one or its first tied one */
+    /* Of several processes each has stretches of the tensor; view has no data then. NULL: this one
+     * has all of it. */
+    struct tp_stretch *parts;
+    int nparts;
 } tp_slot;
 
 typedef struct tp_slots {
@@ -24,6 +28,10 @@ typedef struct tp_slots {
 /* Adds `prefix` + `name`; same < 0: the slot owns its memory. */
 void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
                    const tp_view *v, int same);
+/* Adds a slot whose tensor consists of n stretches, of which those without data are not read. Takes
+ * ownership of the list; NULL: it could not be made. */
+void tp__slots_add_stretches(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
+                             const tp_view *v, struct tp_stretch *parts, int n);
 void tp__slots_free(tp_slots *S);
 
 /* Finds the tensor `prefix` + name of F for each slot that owns its memory (NULL: none), as
