@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "train/optim.h"
+#include "train/peers/exchange.h"
+#include "train/peers/shards.h"
 
 /* ---- options ---- */
 
@@ -128,28 +130,6 @@ static bool usable(double rate)
     return rate >= 0.0 && isfinite(rate);
 }
 
-/* Places a parameter's states in their blocks. A state of its shape has the layout of the
- * values. */
-static bool place_states(tp_optim *O, tp_weight *w)
-{
-    const tp_params *P = O->P;
-    const size_t size = tp_dtype_size(P->dtype);
-    for (int k = 0; k < TP_OPTIM_STATES && O->kind->states[k].name; k++) {
-        const tp_optim_state *s = &O->kind->states[k];
-        const tp_shape like = tp__view_shape(&w->entry->node->view);
-        const tp_shape own = s->shape ? s->shape(like) : like;
-        size_t bytes;
-        if (own.ndim < 0)
-            w->state[k] = (tp_view){ .ndim = -1 };
-        else
-            w->state[k] = tp__view(P->dtype, &own, NULL);
-        w->at[k] = (int64_t)((s->shape ? O->bytes[k] : w->entry->at) / size);
-        bytes = own.ndim < 0 ? 0 : tp__view_bytes(&w->state[k]);
-        if (!tp__size_add(O->bytes[k], bytes, &O->bytes[k])) return false;
-    }
-    return true;
-}
-
 static void take_weights(tp_optim *O, tp_factor_rule rule, void *env)
 {
     const tp_params *P = O->P;
@@ -163,12 +143,7 @@ static void take_weights(tp_optim *O, tp_factor_rule rule, void *env)
             tp__err(&O->err, TP_E_VALUE,
                     "%s: the factors of '%.200s' are %g and %g; both must be finite and at least 0",
                     O->kind->name, e->name, w->factors.lr, w->factors.decay);
-        if (!place_states(O, w))
-            tp__err(&O->err, TP_E_MEMORY, "%s: the state of '%.200s' is too large", O->kind->name,
-                    e->name);
     }
-    for (int k = 0; k < TP_OPTIM_STATES; k++)
-        if (!O->kind->states[k].shape) O->bytes[k] = P->block_bytes;
 }
 
 static tp_optim *make(tp_params *P, const tp_optim_kind *kind, const double *values,
@@ -191,13 +166,13 @@ static tp_optim *make(tp_params *P, const tp_optim_kind *kind, const double *val
     }
     tp__optim_check(kind, O->option, &O->err);
     O->weights = calloc((size_t)P->n + 1, sizeof *O->weights);
-    O->s.at = calloc((size_t)P->n + 1, sizeof *O->s.at);
-    if (!O->weights || !O->s.at) {
+    if (!O->weights) {
         tp__err(&O->err, TP_E_MEMORY, "%s: out of host memory", kind->name);
         return O;
     }
     take_weights(O, o->factors, o->env);
-    if (O->err.code == TP_OK) tp__optim_states(O, &O->err);
+    if (O->err.code == TP_OK && tp__optim_divide(O, &O->err) && tp__optim_lay_out(O, &O->err))
+        tp__optim_states(O, &O->err);
     return O;
 }
 
@@ -252,7 +227,7 @@ void tp_optim_free(tp_optim *O)
     if (!O || O == &no_memory) return;
     for (int k = 0; k < TP_OPTIM_STATES; k++) tp__buf_unref(O->state[k]);
     free(O->weights);
-    free(O->s.at);
+    tp__optim_parts_free(O);
     tp__device_leave(O->dev);
     free(O);
 }
@@ -261,7 +236,7 @@ bool tp__optim_usable(const tp_optim *O, const char *what, tp_err *e)
 {
     if (!tp__params_live(O->P, O->id, what, e)) return false;
     if (O->P->err.code != TP_OK) tp__err(e, O->P->err.code, "%s", O->P->err.text);
-    return e->code == TP_OK;
+    return e->code == TP_OK && tp__optim_fits(O, what, e);
 }
 
 bool tp_optim_ok(const tp_optim *O)
@@ -309,23 +284,27 @@ static void set_shape(tp_segment *g, const tp_view *v)
     g->rows = v->ndim > 1 ? v->dim[v->ndim - 2] : 1;
 }
 
+static void add_segment(tp_optim *O, const tp_weight *w, const tp_part *p, double lr, double decay)
+{
+    tp_segment *g = tp__segments_add_grad(&O->s, O->P, w->entry, p->first, p->numel);
+    if (!g) return;
+    memcpy(g->own, p->at, sizeof g->own);
+    set_shape(g, &w->entry->node->view);
+    g->updates = w->updates + 1;
+    g->lr = lr * w->factors.lr;
+    g->decay = decay * w->factors.decay;
+    if (O->kind->numbers) O->kind->numbers(O->option, g);
+}
+
 static void plan(tp_optim *O, double lr)
 {
     const double decay = tp__optim_value(O, "weight_decay");
     O->s.n = O->s.blocks = 0;
     for (int i = 0; i < O->n; i++) {
         tp_weight *w = &O->weights[i];
-        w->planned = w->entry->node->grad_buf && !w->entry->node->frozen;
-        tp_segment *g =
-            w->planned ? tp__segments_add_grad(&O->s, O->P, w->entry, 0, w->entry->node->view.numel)
-                       : NULL;
-        if (!g) continue;
-        memcpy(g->own, w->at, sizeof g->own);
-        set_shape(g, &w->entry->node->view);
-        g->updates = w->updates + 1;
-        g->lr = lr * w->factors.lr;
-        g->decay = decay * w->factors.decay;
-        if (O->kind->numbers) O->kind->numbers(O->option, g);
+        w->planned = tp__is_stepped(w->entry);
+        for (int k = 0; w->planned && k < w->parts; k++)
+            add_segment(O, w, &O->parts[w->part + k], lr, decay);
     }
 }
 
@@ -375,11 +354,19 @@ static bool may_step(tp_optim *O, double lr)
     return e->code == TP_OK;
 }
 
+/* Gathers the values from the processes that have stepped them, also after a failure, so that none
+ * waits for this one. */
+static bool tell(tp_optim *O)
+{
+    return !O->cuts.at || tp__shards_values(tp__exchange_peers(O->P), &O->cuts, O->P, &O->step_err);
+}
+
 bool tp_step(tp_optim *O, double lr)
 {
     if (!O || O->err.code != TP_OK || !may_step(O, lr)) return false;
     plan(O, lr);
-    if (!run(O)) return false;
+    const bool ran = run(O), told = tell(O);
+    if (!ran || !told) return false;
     for (int i = 0; i < O->n; i++) O->weights[i].updates += O->weights[i].planned;
     O->updates++;
     O->scale = 1.0;

@@ -4,16 +4,23 @@
 
 #include <tapegrad/optim_kind.h>
 
-#include "train/blocks.h"
+#include "train/peers/cuts.h"
 
 typedef struct tp_weight { /* a parameter and its factors for rate and decay */
     const tp_entry *entry;
     tp_factors factors;
     int64_t updates;
     tp_view state[TP_OPTIM_STATES]; /* shape of each state, without data */
-    int64_t at[TP_OPTIM_STATES];    /* its first element in the state's block */
+    int part, parts;                /* its first part, and their number */
     bool planned;                   /* updated by the running step */
 } tp_weight;
+
+/* A stretch of a parameter whose states this process has: the whole of it, unless processes divide
+ * the states. */
+typedef struct tp_part {
+    int64_t first, numel;        /* elements within the parameter */
+    int64_t at[TP_OPTIM_STATES]; /* the first one in each state's block */
+} tp_part;
 
 struct tp_optim {
     tp_err err;      /* of construction and reading: permanent */
@@ -24,9 +31,11 @@ struct tp_optim {
     tp_device *dev;
     const tp_optim_kind *kind;
     double option[TP_OPTIM_OPTIONS];
+    tp_cuts cuts; /* the stretches of all processes; at NULL: this one has all states */
     tp_weight *weights;
-    int n;
-    tp_segments s; /* of the current step; capacity n */
+    tp_part *parts; /* in the order of the weights */
+    int n, nparts;
+    tp_segments s; /* of the current step; capacity nparts */
     tp_buf *state[TP_OPTIM_STATES];
     size_t bytes[TP_OPTIM_STATES];
     int64_t updates;
@@ -48,5 +57,14 @@ double tp__optim_value(const tp_optim *O, const char *name);  /* 0 if the option
 bool tp__optim_check(const tp_optim_kind *k, const double *option, tp_err *e);
 /* Creates the states required by the options and drops the others. False with *e set. */
 bool tp__optim_states(tp_optim *O, tp_err *e);
+
+/* optim_parts.c */
+/* Divides O's states as P's exchange divides the gradients, if it does. False with *e set. */
+bool tp__optim_divide(tp_optim *O, tp_err *e);
+/* Gives each weight the shapes of its states and its parts their places. False with *e set. */
+bool tp__optim_lay_out(tp_optim *O, tp_err *e);
+/* Are the states divided as the gradients are now? False with *e set. */
+bool tp__optim_fits(const tp_optim *O, const char *what, tp_err *e);
+void tp__optim_parts_free(tp_optim *O);
 
 #endif

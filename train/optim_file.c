@@ -6,17 +6,53 @@
 
 #include "tensor/file/inner.h"
 #include "train/optim.h"
+#include "train/peers/exchange.h"
+
+/* The place in state k of a part. */
+static void *part_data(const tp_optim *O, const tp_part *p, int k)
+{
+    char *data = O->state[k]->data;
+    return data ? data + (size_t)p->at[k] * tp_dtype_size(O->P->dtype) : NULL;
+}
+
+/* The stretches of all processes of state k of a weight; NULL without memory. */
+static tp_stretch *stretches(const tp_optim *O, const tp_weight *w, int k, int *n)
+{
+    const int entry = (int)(w->entry - O->P->entries),
+              rank = tp_peers_rank(tp__exchange_peers(O->P));
+    const bool shaped = O->kind->states[k].shape != NULL; /* of a whole parameter */
+    const tp_part *own = &O->parts[w->part];
+    tp_stretch *at = calloc((size_t)O->cuts.n + 1, sizeof *at);
+    *n = 0;
+    for (int i = 0; at && i < O->cuts.n; i++) {
+        const tp_cut *t = &O->cuts.at[i];
+        if (t->entry != entry) continue;
+        at[*n] = (tp_stretch){ .owner = t->owner,
+                               .bytes = shaped ? tp__view_bytes(&w->state[k])
+                                               : (size_t)t->numel * tp_dtype_size(O->P->dtype),
+                               .data = t->owner == rank ? part_data(O, own++, k) : NULL,
+                               .dev = O->P->dev->be->kind == TP_CPU ? NULL : O->P->dev };
+        ++*n;
+    }
+    return at;
+}
 
 static void state_slots(tp_slots *S, const tp_optim *O, int k)
 {
     char prefix[64];
     snprintf(prefix, sizeof prefix, "%s.", O->kind->states[k].name);
     for (int i = 0; i < O->n; i++) {
-        tp_view v = O->weights[i].state[k];
+        const tp_weight *w = &O->weights[i];
+        tp_view v = w->state[k];
+        int n;
         if (v.ndim < 0) continue;
-        const size_t at = (size_t)O->weights[i].at[k] * tp_dtype_size(O->P->dtype);
-        v.data = O->state[k]->data ? (char *)O->state[k]->data + at : NULL;
-        tp__slots_add(S, O->P->dev, prefix, O->weights[i].entry->name, &v, -1);
+        if (O->cuts.at && w->entry->node->view.numel > 0) {
+            tp_stretch *at = stretches(O, w, k, &n);
+            tp__slots_add_stretches(S, O->P->dev, prefix, w->entry->name, &v, at, n);
+        } else {
+            v.data = part_data(O, &O->parts[w->part], k);
+            tp__slots_add(S, O->P->dev, prefix, w->entry->name, &v, -1);
+        }
     }
 }
 

@@ -116,18 +116,19 @@ TP_API double tp_optim_get(const tp_optim *O, const char *name); /* NaN if O has
 TP_API void tp_grad_scale(tp_optim *O, double k);
 
 TP_API int64_t tp_updates(const tp_optim *O);    /* completed steps */
-TP_API size_t tp_optim_bytes(const tp_optim *O); /* of the moments on the device */
+TP_API size_t tp_optim_bytes(const tp_optim *O); /* of this process's moments, on the device */
 TP_API bool tp_optim_ok(const tp_optim *O);
 TP_API const char *tp_optim_why(const tp_optim *O);
 TP_API tp_code tp_optim_code(const tp_optim *O); /* TP_E_NONFINITE: NaN in the gradients */
 
 /* Writes moments and update counts under PREFIX"optim." in a training checkpoint, and reads them.
  * The prefix is that of the parameters, "" or NULL for none, "generator." for one of several
- * optimisers in a file. The memory is read when the writer is committed. Reading requires the same
- * kind of optimiser over the same parameters, with the same moments; any other file is refused: O
- * is unchanged and usable, and tp_optim_why says why. If the file fails while the moments are
- * copied, O fails for good: create another one. O keeps its options and factors: repeat changes
- * made by tp_optim_set before reading. */
+ * optimisers in a file. The memory is read when the writer is committed; only tp_peers_commit reads
+ * that of moments divided among processes. Reading requires the same kind of optimiser over the
+ * same parameters, with the same moments; any other file is refused: O is unchanged and usable, and
+ * tp_optim_why says why. If the file fails while the moments are copied, O fails for good: create
+ * another one. O keeps its options and factors: repeat changes made by tp_optim_set before
+ * reading. */
 TP_API bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix);
 TP_API TP_CHECKED bool tp_optim_read(tp_optim *O, tp_file *F, const char *prefix);
 

@@ -138,8 +138,13 @@ typedef struct tp_exchange_opts {
      * saved: a resumed run begins with none. Only if parameters are f32. */
     bool bf16;
     /* The optimiser's moments are divided among the processes (ZeRO-1): each sums and steps its own
-     * part, and values are gathered afterwards. Fewer bytes in memory, as many on the wire; same
-     * bits as without. An optimiser created later on P is divided. */
+     * part, and tp_step, in which all must take part, gathers the values. Fewer bytes in memory, as
+     * many on the wire; same bits as without. After finish a process has the sums of its own part
+     * only, which clipping knows, and the rest of what tp_param_get_grad copies means nothing. Only
+     * optimisers created later on P can step; the parts of kinds that need norms of a parameter
+     * (lamb, adafactor) are whole parameters, so create them before the first update. Averages
+     * (tp_ema_new) are not divided. Files (tp_optim_write, tp_peers_commit) are the same as
+     * without, so any number of processes, dividing or not, can read them. */
     bool shard;
     bool after; /* buckets leave only after backward: no overlap */
 } tp_exchange_opts;

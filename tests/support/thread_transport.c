@@ -4,8 +4,11 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "support/device.h"
 
 typedef struct letter {
     struct letter *next;
@@ -16,6 +19,9 @@ typedef struct letter {
 
 typedef struct post {
     pthread_mutex_t lock;
+    /* The emulation of a GPU has one thread: a rank holds this while it does not wait. */
+    pthread_mutex_t turn;
+    bool takes_turns;
     letter *first, **last;
     int ranks;
 } post;
@@ -68,6 +74,23 @@ static letter *take(const box *b, const want *w)
     return NULL;
 }
 
+static void begin_turn(post *all)
+{
+    if (all->takes_turns) pthread_mutex_lock(&all->turn);
+}
+
+static void end_turn(post *all)
+{
+    if (all->takes_turns) pthread_mutex_unlock(&all->turn);
+}
+
+static void let_others_run(post *all)
+{
+    end_turn(all);
+    sched_yield();
+    begin_turn(all);
+}
+
 static int test(void *env, void *request)
 {
     box *b = env;
@@ -77,7 +100,10 @@ static int test(void *env, void *request)
         pthread_mutex_lock(&b->all->lock);
         l = take(b, w);
         pthread_mutex_unlock(&b->all->lock);
-        if (!l) return 0;
+        if (!l) {
+            if (b->all->takes_turns) let_others_run(b->all);
+            return 0;
+        }
         cr_assert_eq(l->n, w->n, "rank %d: a message of %zu bytes, not %zu, from rank %d, tag %d",
                      b->rank, l->n, w->n, l->from, l->tag);
         memcpy(w->data, l->data, l->n);
@@ -110,7 +136,9 @@ static void *run_rank(void *env)
                                      .receive = receive,
                                      .test = test };
     tp_peers *G = tp_peers_new(&transport, t->o);
+    begin_turn(t->at.all);
     t->body(t->env, G);
+    end_turn(t->at.all);
     tp_peers_close(G);
     return NULL;
 }
@@ -118,10 +146,11 @@ static void *run_rank(void *env)
 void run_ranks_with(int ranks, const tp_peers_opts *o, void (*body)(void *env, tp_peers *G),
                     void *env)
 {
-    post all = { .ranks = ranks };
+    post all = { .ranks = ranks, .takes_turns = device_is_emulated() };
     thread t[THREAD_RANKS];
     all.last = &all.first;
     pthread_mutex_init(&all.lock, NULL);
+    pthread_mutex_init(&all.turn, NULL);
     cr_assert_leq(ranks, THREAD_RANKS);
     for (int k = 0; k < ranks; k++) {
         t[k] = (thread){ .at = { &all, k }, .o = o, .body = body, .env = env };
@@ -134,6 +163,7 @@ void run_ranks_with(int ranks, const tp_peers_opts *o, void (*body)(void *env, t
         free(l);
     }
     pthread_mutex_destroy(&all.lock);
+    pthread_mutex_destroy(&all.turn);
 }
 
 void run_ranks(int ranks, void (*body)(void *env, tp_peers *G), void *env)

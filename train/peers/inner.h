@@ -42,6 +42,8 @@ bool tp__peers_receive(tp_peers *G, tp_message *m, int from, int tag, void *data
 bool tp__peers_done(tp_peers *G, tp_message *m);
 /* Waits for n messages. False: failed. */
 bool tp__peers_wait(tp_peers *G, tp_message *m, int n);
+/* The tag of the next small exchange, in which all processes take part. */
+int tp__peers_tag(tp_peers *G);
 bool tp__peers_fail(tp_peers *G, const char *fmt, ...) TP_PRINTF(2, 3);
 
 /* binding.c: gives this process its part of the host's cores. launcher: a variable that the

@@ -150,7 +150,7 @@ bool tp__peers_wait(tp_peers *G, tp_message *m, int n)
 
 /* ---- small exchanges ---- */
 
-static int next_tag(tp_peers *G)
+int tp__peers_tag(tp_peers *G)
 {
     return (int)(G->small++ % TP_TAG_SMALL);
 }
@@ -169,7 +169,7 @@ bool tp_peers_gather(tp_peers *G, const void *mine, size_t n, void *all)
     memcpy((char *)all + (size_t)rank * n, mine, n);
     if (ranks == 1) return !G || G->err.code == TP_OK;
     tp_message *m = messages(G, 2 * ranks);
-    const int tag = next_tag(G);
+    const int tag = tp__peers_tag(G);
     bool done = m != NULL;
     for (int k = 0; done && k < ranks; k++)
         if (k != rank)
@@ -206,7 +206,7 @@ bool tp_peers_broadcast(tp_peers *G, void *data, size_t n)
     const int ranks = tp_peers_count(G);
     if (ranks == 1) return !G || G->err.code == TP_OK;
     tp_message *m = messages(G, ranks);
-    const int tag = next_tag(G);
+    const int tag = tp__peers_tag(G);
     bool done = m != NULL;
     if (tp_peers_rank(G) > 0)
         done = done && tp__peers_receive(G, &m[0], 0, tag, data, n);
