@@ -129,7 +129,9 @@ static bool build_run(tp_trainer *r, tp_file *from, bool resumed)
     const bool whole = resumed || (from && !r->t->init); /* the file holds every weight */
     if (!tp__run_build(r, false, whole) || !(resumed || !from || take_weights(r, from)))
         return false;
-    if (r->peers) r->X = tp_exchange_new(r->run.P, r->peers, NULL);
+    if (r->peers)
+        r->X = tp_exchange_new(r->run.P, r->peers,
+                               &(tp_exchange_opts){ .shard = r->o->shard_optimizer });
     return make_optimizer(r);
 }
 

@@ -280,6 +280,9 @@ const tp_option tp_optimizer_options[] = {
     TP_FLAG("ema-aside", O, ema_aside, TP_SAVED,
             "Keep the average in last.safetensors only: validation and best.safetensors use the "
             "weights themselves."),
+    TP_FLAG("shard-optimizer", O, shard_optimizer, 0,
+            "Divide the optimiser's moments among the processes of a run, so that each needs only "
+            "its share of their memory. Does not change results; no effect in a single process."),
     { 0 },
 };
 

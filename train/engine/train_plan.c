@@ -106,6 +106,18 @@ static void account(tp_trainer *trial, size_t built, tp_forecast *m)
         m->peak - m->weights - m->gradients - m->optimizer - m->averages - m->other - m->state;
 }
 
+/* The trial is one process. In several, the moments may be divided, and gradients are exchanged
+ * through buffers. */
+static void account_peers(const tp_trainer *r, tp_forecast *m)
+{
+    const double others = 1.0 - 1.0 / (double)r->run.ranks;
+    const double less = r->o->shard_optimizer ? others * m->optimizer : 0;
+    m->optimizer -= less;
+    m->peak -= less;
+    m->process -= less;
+    if (r->X) m->process += (double)tp_exchange_stats_of(r->X).memory;
+}
+
 /* Adds the process's memory outside the device. A checkpoint copies the state. Reading the data may
  * already have reached the peak. */
 static void add_process(const tp_trainer *r, tp_forecast *m)
@@ -131,6 +143,7 @@ bool tp__run_forecast(const tp_trainer *r, int recompute, tp_forecast *m, char *
     const size_t built = done ? tp_device_stats(trial.run.D).live_bytes : 0;
     done = done && rehearse(&trial);
     if (done) account(&trial, built, m);
+    if (done) account_peers(r, m);
     snprintf(why, size, "%s", trial.why);
     tp__run_trial_end(&trial);
     free(o);
