@@ -86,6 +86,15 @@ static void report(tp_run *R, double mean, char *text, size_t size)
     tp_run_note(R, "counted", R->sum[0]);
 }
 
+static size_t moments[PEERS]; /* bytes, by rank */
+
+static tp_optim *optimizer(tp_run *R)
+{
+    tp_optim *O = tp_train_optimizer(R->P, R->settings, false, NULL, NULL);
+    if (!R->trial) moments[R->rank] = tp_optim_bytes(O);
+    return O;
+}
+
 static void nothing(tp_run *R)
 {
     (void)R;
@@ -102,6 +111,7 @@ static const tp_training training = {
                 "--ema 0.5 --clip 0.3",
     .open = open_points,
     .build = build,
+    .optimizer = optimizer,
     .next = next,
     .loss = loss,
     .validate = validate,
@@ -212,6 +222,22 @@ Test(peers, add_up_what_programs_count)
     int lines = 0;
     for (const char *at = log; (at = strstr(at, "\"counted\":12.0,")); at++) lines++;
     cr_expect_eq(lines, 4, "%s", log);
+}
+
+/* Resumed with the moments divided, then whole. */
+Test(peers, divided_moments_change_nothing)
+{
+    expect_all((char[]){ "--batch 6 --run-dir whole" }, 0);
+    const size_t all = moments[0];
+    expect_all((char[]){ "--batch 6 --run-dir part --shard-optimizer" }, 0);
+    for (int k = 0; k < PEERS; k++)
+        cr_expect(moments[k] <= all / 2, "rank %d: %zu bytes of %zu", k, moments[k], all);
+    expect_all((char[]){ "--batch 6 --run-dir cut --steps 3" }, 0);
+    expect_all((char[]){ "--resume --run-dir cut --steps 5 --shard-optimizer" }, 0);
+    expect_all((char[]){ "--resume --run-dir cut --steps 0" }, 0);
+    cr_expect(same_bytes("whole/last.safetensors", "part/last.safetensors"));
+    cr_expect(same_bytes("whole/last.safetensors", "cut/last.safetensors"));
+    cr_expect(same_bytes("whole/best.safetensors", "cut/best.safetensors"));
 }
 
 /* A peer fails within an update, at the start (the folder of process 0), or while writing files. */
