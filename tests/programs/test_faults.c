@@ -104,6 +104,7 @@ FAULT(system_calls)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char prefix[512], name[128];
+        if (!run_kind_takes(k, (int)i)) continue;
         snprintf(name, sizeof name, "%s %d of %s", cases[i].call, cases[i].nth, cases[i].part);
         snprintf(prefix, sizeof prefix,
                  "ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 LD_PRELOAD=%s "
@@ -125,6 +126,7 @@ FAULT(closed_streams)
     static const char *const closed[] = { "<&-", ">&-", "2>&-", "<&- >&- 2>&-" };
     for (size_t i = 0; i < sizeof closed / sizeof closed[0]; i++) {
         char prefix[200];
+        if (!run_kind_takes(k, (int)i)) continue;
         cr_assert(shell("rm -rf run; cp -r base run"));
         snprintf(prefix, sizeof prefix, "sh -c '\"$@\" %s' sh", closed[i]);
         const int status = run_under(prefix, RESUME);
@@ -188,6 +190,7 @@ FAULT(full_disk)
     need_mounts();
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
         char prefix[600], name[32];
+        if (!run_kind_takes(k, (int)i)) continue;
         snprintf(name, sizeof name, "%d KiB left", rooms[i]);
         snprintf(
             prefix, sizeof prefix,
@@ -340,6 +343,7 @@ FAULT(starts_together)
              "grep -q -e 'is in use by process' -e 'already holds a run'",
              k->command, k->train);
     for (int i = 0; i < 8; i++) {
+        if (!run_kind_takes(k, i)) continue;
         cr_expect(shell(command), "%s, round %d", k->command, i);
         cr_expect_eq(update_in("run/last.safetensors"), 1, "%s, round %d", k->command, i);
     }
@@ -351,6 +355,7 @@ FAULT(no_locks)
     static const int errors_of_locks[] = { ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL };
     for (size_t i = 0; i < sizeof errors_of_locks / sizeof errors_of_locks[0]; i++) {
         char prefix[512];
+        if (!run_kind_takes(k, (int)i)) continue;
         snprintf(prefix, sizeof prefix,
                  "ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 LD_PRELOAD=%s "
                  "FAULT='locks 1 %d /run'",
@@ -376,6 +381,7 @@ FAULT(damaged_log)
         "{ printf '\\357\\273\\277'; cat base/log.jsonl; } >run/log.jsonl", /* a byte order mark */
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        if (!run_kind_takes(k, (int)i)) continue;
         cr_assert(shell("rm -rf run; cp -r base run") && shell(damages[i]));
         expect_recovery(k, damages[i]);
         const bool said = strstr(out, "of run/log.jsonl were left out") != NULL;
@@ -431,6 +437,7 @@ FAULT(flipped_bits)
 {
     for (int part = 0; part < 1000; part += 37) {
         char name[64];
+        if (!run_kind_takes(k, part / 37)) continue;
         snprintf(name, sizeof name, "%s, %d", k->command, part);
         cr_assert(shell("rm -rf run; cp -r base run"));
         flip("run/last.safetensors", part);

@@ -181,6 +181,17 @@ bool run_kind_wanted(const run_kind *k)
     return !only || strstr(k->command, only);
 }
 
+bool run_kind_takes(const run_kind *k, int i)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return (i + (k - run_kinds)) % 3 == 0;
+#else
+    (void)k;
+    (void)i;
+    return true;
+#endif
+}
+
 void run_kind_begin(const run_kind *k)
 {
     program_begin(k->command);

@@ -26,6 +26,11 @@ extern const int run_kind_count;
 /* With the environment variable PROGRAM, tests skip programs whose command does not contain it. */
 bool run_kind_wanted(const run_kind *k);
 
+/* True if this program runs case i of a list. All run all cases; with the address sanitizer each
+ * program runs every third, beginning one later than the program before it, so that each case runs
+ * in three of them: what a case breaks is in the engine, which all programs share. */
+bool run_kind_takes(const run_kind *k, int i);
+
 /* Makes a folder with the program's data and changes to it; program_end removes it. */
 void run_kind_begin(const run_kind *k);
 
