@@ -38,6 +38,7 @@ function(tp_mpi_plugin kind flags)
   target_include_directories(${name} SYSTEM PRIVATE ${headers})
   target_link_libraries(${name} PRIVATE ${flags})
   tp_warnings(${name})
+  add_dependencies(tapegrad_train ${name}) # so that whoever builds a program has it
   # Where ../lib leads from build/PRESET/bin, as from an installed program.
   set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
   install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
