@@ -52,7 +52,9 @@ static void open_rows(tp_run *R, tp_file *from)
 
 static void build(tp_run *R)
 {
-    tp_linear_init(R->P, &((state *)R->state)->line, "line", WIDTH, 1, true);
+    tp_linear_m *line = &((state *)R->state)->line;
+    tp_linear_init(R->P, line, "line", WIDTH, 1, true);
+    tp_tie(R->P, "second.weight", line->weight); /* its gradient is summed once */
     tp_random_state(R->T, &streams[R->rank].seed, &streams[R->rank].offset);
 }
 
