@@ -173,6 +173,9 @@ double tp__run_gather(tp_trainer *r)
     if (!r->peers) return sum->report / sum->reported;
     memcpy(x + OF_ENGINE, R->sum, sizeof R->sum);
     tp_run_total(R, x, OF_ENGINE + TP_RUN_SUMS);
+    /* A batch counts as one, whatever the number of processes that share it: another number of them
+     * may continue the epoch. */
+    for (int i = 0; i < 4; i++) x[i] /= R->ranks;
     const double pending = sum->pending;
     *sum = R->rank == 0 ? (tp_tally){ x[0], x[1], x[2], x[3], pending }
                         : (tp_tally){ .pending = pending };
