@@ -11,8 +11,8 @@ static const tp_segments *segments(const tp_call *c)
     return static_cast<const tp_segments *>(c->attr);
 }
 
-/* Calls f.update(i, j, g, numbers) for each element of the blocks: i in the values, j in the states;
- * g: its gradient, or NULL. */
+/* Calls f.update(i, j, g, numbers) for each element of the blocks: i in the values, j in the
+ * states; g: its gradient, or NULL. */
 template <class F> __global__ void __launch_bounds__(TP_THREADS) update_kernel(tp_segments s, F f)
 {
     TP_EACH_BLOCK (b, s.blocks) {

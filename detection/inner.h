@@ -61,8 +61,8 @@ bool tp__matcher_ok(const tp_matcher *m);
 /* The whole batch's count, where `count` is this process's, and the number of processes. */
 double tp__detection_total(const tp_detection_in *in, double count);
 double tp__detection_ranks(const tp_detection_in *in);
-/* The weight of a mean over `count` terms of this process, with which the mean over the processes is
- * the mean over all terms. */
+/* The weight of a mean over `count` terms of this process, with which the mean over the
+ * processes is the mean over all terms. */
 double tp__detection_weight(const tp_detection_in *in, double count);
 /* Returns rows index [n] of x [...,C], counted over all leading axes: [n,C]. */
 tp_tensor tp__detection_rows(tp_tape *T, tp_tensor x, int64_t columns, const int64_t *index,

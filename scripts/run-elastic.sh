@@ -12,8 +12,8 @@
 #
 # PROGRAM FLAG ... must have --run-dir DIR. The last checkpoint of a run that has ended says so
 # ("ended"); the launcher's status does not tell. Any other end is a failure: the run continues from
-# its last checkpoint (--resume), in the most processes that the hosts have slots for and that divide
-# the batch. After three failures without a new checkpoint it gives up.
+# its last checkpoint (--resume), in the most processes that the hosts have slots for and that
+# divide the batch. After three failures without a new checkpoint it gives up.
 #
 # SIGINT, SIGTERM and SIGUSR1 stop the run with a checkpoint: the launcher gets SIGUSR1, since Open
 # MPI kills its processes one second after the others. So does --time, which ends a run early.

@@ -110,8 +110,8 @@ void text_run_close(tp_run *R); /* frees the members of the base */
 
 /* ---- shared parts ---- */
 
-/* FLOPs of this process in an update with texts of this many tokens: backward counts twice forward. spared:
- * multiply-adds that the forward pass of a text omits. */
+/* FLOPs of this process in an update with texts of this many tokens: backward counts twice
+ * forward. spared: multiply-adds that the forward pass of a text omits. */
 double text_run_flops(const tp_run *R, int64_t tokens, double spared);
 
 /* Describes the model: "roberta: 4 layers ...; 5513474 parameters, N of_what". */

@@ -75,8 +75,8 @@ typedef struct tp_peers_opts {
  * tp_peers_new: the same over a transport of your own, which it closes; cores stay as they are. */
 TP_API tp_peers *tp_peers_open(const tp_peers_opts *o);
 TP_API tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o);
-/* Did a launcher start several processes, of which this is number *rank? Loads nothing: for programs
- * that work alone. rank may be NULL. */
+/* Did a launcher start several processes, of which this is number *rank? Loads nothing: for
+ * programs that work alone. rank may be NULL. */
 TP_API bool tp_peers_launched(int *rank);
 /* MPI waits for the other processes to close, too, but not after an error. */
 TP_API void tp_peers_close(tp_peers *G);

@@ -260,11 +260,11 @@ TP_API bool tp_run_stopped(tp_run *R);
 /* This process's part of the batches, for the `share` of readers (data.h, loader.h). */
 TP_API tp_share tp_run_share(const tp_run *R);
 /* Replaces x [n] by the sums over the processes of the run, the same bits in each: what a
- * validation has counted, divided by what it has seen. All processes call it equally often, in next,
- * loss or validate; if one has failed before, x stays and R fails in all. */
+ * validation has counted, divided by what it has seen. All processes call it equally often, in
+ * next, loss or validate; if one has failed before, x stays and R fails in all. */
 TP_API void tp_run_total(tp_run *R, double *x, int n);
-/* The same for bytes: *all, to be freed, holds the n bytes of each process, one after another in the
- * order of the ranks, *bytes together. False, with R failed and *all NULL: a process failed. */
+/* The same for bytes: *all, to be freed, holds the n bytes of each process, one after another in
+ * the order of the ranks, *bytes together. False, with R failed and *all NULL: a process failed. */
 TP_API TP_CHECKED bool tp_run_collect(tp_run *R, const void *mine, size_t n, void **all,
                                       size_t *bytes);
 

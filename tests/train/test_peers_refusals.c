@@ -1,6 +1,6 @@
-/* test_peers_refusals.c - runs in several processes that must not begin, or that end together: other
- * settings, data or weights, a reader that ignores its rank, a failure on one rank, batches of
- * unequal targets, recorded steps. */
+/* test_peers_refusals.c - runs in several processes that must not begin, or that end together:
+ * other settings, data or weights, a reader that ignores its rank, a failure on one rank,
+ * batches of unequal targets, recorded steps. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* train_compare.c - what must be equal in all processes of a run, and what must differ: the rows that
- * they train on. */
+/* train_compare.c - what must be equal in all processes of a run, and what must differ: the rows
+ * that they train on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>

@@ -40,7 +40,8 @@ typedef struct word {
     double failed, flag, signal, late, weights;
 } word;
 
-/* Exchanges what this process has to say; *any: is the flag true in any? False: a process failed. */
+/* Exchanges what this process has to say; *any: is the flag true in any? False: a process
+ * failed. */
 static bool agree(tp_trainer *r, bool fine, bool flag, bool *any)
 {
     const int ranks = r->run.ranks;

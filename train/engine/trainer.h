@@ -202,7 +202,8 @@ bool tp__run_everywhere(tp_trainer *r, bool fine);
  * mean loss since then, in all. */
 double tp__run_gather(tp_trainer *r);
 
-/* Sets the program's sums to 0 in all processes but process 0, which keeps those of a checkpoint. */
+/* Sets the program's sums to 0 in all processes but process 0, which keeps those of a
+ * checkpoint. */
 void tp__run_forget_sums(tp_run *R);
 
 /* Do several processes train, and has none failed? For exchanges that not all may reach: one that

@@ -1,9 +1,9 @@
-/* cuts.h - how a parameter set's block of values is cut into buckets, and these into one piece per
- * process.
+/* cuts.h - how a parameter set's block of values is cut into buckets, and these into one piece
+ * per process.
  *
- * The unit is the reduction block of an optimiser's segment (TP_BLOCK elements of one parameter, or
- * the rest of it), so sums over blocks have the same bits whoever adds them up. The cuts follow from
- * the shapes alone: every process computes the same ones. */
+ * The unit is the reduction block of an optimiser's segment (TP_BLOCK elements of one parameter,
+ * or the rest of it), so sums over blocks have the same bits whoever adds them up. The cuts
+ * follow from the shapes alone: every process computes the same ones. */
 #ifndef TP_CUTS_H
 #define TP_CUTS_H
 

@@ -91,8 +91,8 @@ typedef struct doc_watch {
     void *env;
 } doc_watch;
 
-/* Runs the model over the examples of X, or the share of them that o gives this process, on T, which
- * must not record. False with the reason in s->why. */
+/* Runs the model over the examples of X, or the share of them that o gives this process, on T,
+ * which must not record. False with the reason in s->why. */
 bool doc_score_run(doc_score *s, tp_tape *T, const doc_model *m, const tp_documents *X,
                    const tp_document_loader_opts *o, doc_watch w);
 
