@@ -310,6 +310,21 @@ Test(mpi_programs, resume_with_another_number_of_processes)
     }
 }
 
+/* The order of an epoch leads each of two processes to the damaged image sooner or later. */
+Test(mpi_programs, each_process_names_what_it_skips)
+{
+    need_mpi();
+    program_begin("first_image");
+    image_data();
+    cr_assert(shell("echo damaged > set/train/red/00.png"));
+    cr_assert_eq(run_under(mpi_command(available(MPICH), 2),
+                           "--data set --threads 1 --size 16 --batch 4 --epochs 8 --seed 1"),
+                 0, "%s", errors);
+    cr_expect(strstr(out, "\nskipped: "), "%s", out);
+    cr_expect(strstr(out, "rank 1 skipped: "), "%s", out);
+    program_end();
+}
+
 /* A forecast describes the batch of all processes; one of them prints it. */
 Test(mpi_programs, plan_once)
 {

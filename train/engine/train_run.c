@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "terminal.h"
 #include "trainer.h"
 
 /* ---- failures ---- */
@@ -86,10 +87,20 @@ void tp_run_say(tp_run *R, const char *fmt, ...)
     va_end(ap);
 }
 
+/* Other processes than rank 0 speak here, too, because each of them reads examples of its own. */
 void tp_run_left_out(void *R, const char *name, const char *why)
 {
-    if (!R) return;
-    tp_run_say(R, "skipped: %s: %s", name, why);
+    const tp_run *run = R;
+    char text[8192];
+    if (!run) return;
+    if (run->rank == 0) {
+        tp_run_say(R, "skipped: %s: %s", name, why);
+        return;
+    }
+    snprintf(text, sizeof text, "rank %d skipped: %s: %s", run->rank, name, why);
+    tp__print_plain(stdout, text);
+    fputc('\n', stdout);
+    fflush(stdout);
 }
 
 static void note(tp_run *R, const char *key, json_t *value)
