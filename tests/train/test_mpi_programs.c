@@ -12,6 +12,7 @@
 #include "support/images.h"
 #include "support/mpi.h"
 #include "support/runs.h"
+#include "support/texts.h"
 
 /* ---- the programs ---- */
 
@@ -56,6 +57,18 @@ static void pair_data(void)
 #define LRA                                                                                        \
     EVERY "--layers 1 --dim 32 --hidden 8 --rank 2 --recipe paper --warmup 1 --lr 0.01 "           \
           "--dropout 0 --log-every 3 --eval-every 5 --checkpoint-every 4 "
+
+#define IMAGES                                                                                     \
+    EVERY "--shapes 60 --size 16 --drop-path 0 --mixup 0 --cutmix 0 --schedule constant "          \
+          "--epochs 1000000 --lr 0.01 --log-every 3 "
+#define TEXTS                                                                                      \
+    EVERY "--data reviews --length 16 --tokenizer words --layers 1 --dim 32 --heads 2 "            \
+          "--hidden 32 --dropout 0 --attention-dropout 0 --schedule constant --log-every 3 "       \
+          "--eval-every 5 --checkpoint-every 4 "
+#define SCENES                                                                                     \
+    EVERY "--scenes 40 --valid-scenes 7 --scene-size 64 --sizes 64 --size 64 --longest 64 "        \
+          "--schedule constant --warmup 2 --drop-path 0 --log-every 1 --eval-every 1 "             \
+          "--checkpoint-every 2 "
 
 static const program_row rows[] = {
     { .command = "enwik8 train", /* reports and checkpoints fall on different updates */
@@ -111,6 +124,44 @@ static const program_row rows[] = {
       .flags = EVERY "--data set --size 16 --epochs 1000000 --log-every 3 --ema 0.5",
       .updates = 24,
       .score = "accuracy",
+      .counts = { "images", "epoch" },
+      .other_model = true },
+    { .command = "imagenet train",
+      .make_data = no_data,
+      .flags = IMAGES "--preset deit-mini --optimizer sgd",
+      .updates = 12,
+      .score = "top1",
+      .counts = { "images", "epoch", "skipped" } },
+    { .command = "imagenet train", /* batch norm: equal statistics in all processes */
+      .make_data = no_data,
+      .flags = IMAGES "--preset resnet-mini",
+      .updates = 6,
+      .score = "top1",
+      .counts = { "images", "epoch", "skipped" },
+      .other_model = true },
+    { .command = "imdb train",
+      .make_data = review_data,
+      .flags = TEXTS "--packed no --bucket 2 --epochs 0",
+      .updates = 24,
+      .score = "accuracy",
+      .counts = { "examples", "passes" } },
+    { .command = "imdb pretrain", /* as many targets in no two processes */
+      .make_data = review_data,
+      .flags = TEXTS "--accumulation 2",
+      .updates = 24,
+      .score = "valid_bits",
+      .counts = { "tokens", "passes", "valid_targets" } },
+    { .command = "coco train", /* detections of all processes, normalised by all objects */
+      .make_data = no_data,
+      .flags = SCENES "--preset retinanet-vil-mini --optimizer sgd",
+      .updates = 6,
+      .score = "valid_ap",
+      .counts = { "images", "epoch" } },
+    { .command = "coco train", /* masks; each process samples its own regions */
+      .make_data = no_data,
+      .flags = SCENES "--preset mask-rcnn-resnet-mini",
+      .updates = 3,
+      .score = "valid_ap",
       .counts = { "images", "epoch" },
       .other_model = true },
 };
