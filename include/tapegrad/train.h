@@ -276,8 +276,8 @@ TP_API void tp_run_say(tp_run *R, const char *fmt, ...) TP_PRINTF(2, 3);
 TP_API void tp_run_left_out(void *R, const char *name, const char *why);
 
 /* Adds figures of this batch, scalars on R->T in the dtype of the loss, to R->sum [n], n at most
- * TP_RUN_SUMS. They are read when losses are: on a GPU not before a report or a checkpoint. Called
- * by loss for each batch, not with --graph. */
+ * TP_RUN_SUMS; of several processes, the mean over them. They are read when losses are: on a GPU not
+ * before a report or a checkpoint. Called by loss for each batch, not with --graph. */
 TP_API void tp_run_sum(tp_run *R, int n, const tp_tensor *x);
 
 /* Add an entry to the current line of log.jsonl or, during describe, to config.json. NaN and

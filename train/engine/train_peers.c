@@ -166,22 +166,17 @@ void tp__run_forget_sums(tp_run *R)
 
 double tp__run_gather(tp_trainer *r)
 {
-    enum { OF_ENGINE = 5 };
+    enum { OF_ENGINE = 4 };
     tp_run *R = &r->run;
     tp_tally *sum = &r->sum;
-    double x[OF_ENGINE + TP_RUN_SUMS] = { sum->report, sum->epoch, sum->reported, sum->of_epoch,
-                                          (double)R->summed };
+    double x[OF_ENGINE + TP_RUN_SUMS] = { sum->report, sum->epoch, sum->reported, sum->of_epoch };
     if (!r->peers) return sum->report / sum->reported;
     memcpy(x + OF_ENGINE, R->sum, sizeof R->sum);
     tp_run_total(R, x, OF_ENGINE + TP_RUN_SUMS);
-    /* A batch counts as one, whatever the number of processes that share it: another number of them
-     * may continue the epoch. */
-    for (int i = 0; i < 4; i++) x[i] /= R->ranks;
     const double pending = sum->pending;
     *sum = R->rank == 0 ? (tp_tally){ x[0], x[1], x[2], x[3], pending }
                         : (tp_tally){ .pending = pending };
     memcpy(R->sum, x + OF_ENGINE, sizeof R->sum);
-    R->summed = (int64_t)x[4];
     tp__run_forget_sums(R);
     return x[0] / x[2];
 }

@@ -4,7 +4,8 @@
  *
  * The mean is over all targets of the update, not over the batches' means. The number of targets is
  * known only after the last batch, so gradients are summed as if each batch had --batch of them,
- * and the step multiplies them by the remaining factor, 1 if that was true.
+ * and the step multiplies them by the remaining factor, 1 if that was true. An update of one batch of
+ * each process knows the number before its backward pass and needs no such factor.
  *
  * A NaN or infinite loss ends the run before anything is overwritten. On the CPU each loss is read
  * at once. On a GPU that would stall every step, so losses are summed on the device and read when a
@@ -44,7 +45,7 @@ void tp_run_sum(tp_run *R, int n, const tp_tensor *x)
 static void collect_terms(tp_trainer *r)
 {
     for (int k = 0; k < r->terms && r->unread > 0; k++) {
-        r->run.sum[k] += tp_item(r->run.T, r->pending[k]);
+        r->run.sum[k] += tp_item(r->run.T, r->pending[k]) / r->run.ranks;
         clear(r, &r->pending[k]);
     }
     r->run.summed += r->unread;
@@ -55,7 +56,7 @@ bool tp__run_collect(tp_trainer *r, int64_t at)
 {
     tp_tally *sum = &r->sum;
     if (sum->pending <= 0) return true;
-    const double losses = tp_item(r->run.T, r->losses);
+    const double losses = tp_item(r->run.T, r->losses), ranks = r->run.ranks;
     clear(r, &r->losses);
     collect_terms(r);
     if (!tp__run_fine(r)) return false;
@@ -64,10 +65,10 @@ bool tp__run_collect(tp_trainer *r, int64_t at)
         snprintf(why, sizeof why, "the loss is %g at update %lld", losses, (long long)at);
         return tp__run_lost(r, why);
     }
-    sum->report += losses;
-    sum->epoch += losses;
-    sum->reported += sum->pending;
-    sum->of_epoch += sum->pending;
+    sum->report += losses / ranks; /* sums over processes are then those of one process */
+    sum->epoch += losses / ranks;
+    sum->reported += sum->pending / ranks;
+    sum->of_epoch += sum->pending / ranks;
     sum->pending = 0;
     return true;
 }
@@ -106,6 +107,21 @@ static tp_tensor weighted(const tp_trainer *r, tp_tensor loss)
     return r->C ? tp_mul(r->run.T, loss, r->weight) : scaled(r->run.T, loss, weight_of(r));
 }
 
+/* Is the weight of all batches of the update known before the backward pass? */
+static bool knows_weights(const tp_trainer *r)
+{
+    return r->o->accumulation == 1 && !r->C;
+}
+
+/* The part of an update's loss that this batch's is. */
+static tp_tensor part_of(const tp_trainer *r, tp_tensor loss)
+{
+    const double batches = (double)(r->o->accumulation * r->run.ranks);
+    if (!adds_up(r)) return loss;
+    if (!knows_weights(r)) return scaled(r->run.T, weighted(r, loss), 1.0 / batches);
+    return r->weight_sum > 0 ? scaled(r->run.T, loss, weight_of(r) / r->weight_sum) : loss;
+}
+
 /* Agrees with the others to exchange the gradients of the backward pass that follows. */
 static bool agree(tp_trainer *r, bool ready)
 {
@@ -120,11 +136,9 @@ static void differentiate(tp_trainer *r, bool ready)
 {
     tp_tape *T = r->run.T;
     const tp_tensor loss = r->t->loss(&r->run);
-    const double k = (double)(r->o->accumulation * r->run.ranks);
-    const tp_tensor whole = adds_up(r) ? weighted(r, loss) : loss;
     if (!r->C && !agree(r, ready)) return;
     if (ready && r->X && !r->C) tp_exchange_begin(r->X);
-    tp_backward(T, scaled(T, whole, 1.0 / k));
+    tp_backward(T, part_of(r, loss));
     tp_carry(T, &r->losses, tp_add(T, r->losses, weighted(r, tp_detach(T, loss))));
     for (int i = 0; i < r->terms; i++) {
         if (!tp_given(r->pending[i])) clear(r, &r->pending[i]);
@@ -173,7 +187,7 @@ static double mean_of(const tp_trainer *r)
 {
     const double batches = (double)(r->o->accumulation * r->run.ranks);
     const double weights = r->peers ? r->weight_sum : r->weights;
-    return adds_up(r) && weights > 0 ? batches / weights : 1.0;
+    return adds_up(r) && !knows_weights(r) && weights > 0 ? batches / weights : 1.0;
 }
 
 /* ---- the update ---- */
