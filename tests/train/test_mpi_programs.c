@@ -67,7 +67,7 @@ static void pair_data(void)
           "--eval-every 5 --checkpoint-every 4 "
 #define SCENES                                                                                     \
     EVERY "--scenes 40 --valid-scenes 7 --scene-size 64 --sizes 64 --size 64 --longest 64 "        \
-          "--schedule constant --warmup 2 --drop-path 0 --log-every 1 --eval-every 1 "             \
+          "--schedule constant --warmup 1 --drop-path 0 --log-every 1 --eval-every 1 "             \
           "--checkpoint-every 2 "
 
 static const program_row rows[] = {
@@ -135,7 +135,7 @@ static const program_row rows[] = {
     { .command = "imagenet train", /* batch norm: equal statistics in all processes */
       .make_data = no_data,
       .flags = IMAGES "--preset resnet-mini",
-      .updates = 6,
+      .updates = 3,
       .score = "top1",
       .counts = { "images", "epoch", "skipped" },
       .other_model = true },
