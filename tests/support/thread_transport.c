@@ -4,9 +4,9 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "support/device.h"
 
@@ -19,9 +19,6 @@ typedef struct letter {
 
 typedef struct post {
     pthread_mutex_t lock;
-    /* The emulation of a GPU has one thread: a rank holds this while it does not wait. */
-    pthread_mutex_t turn;
-    bool takes_turns;
     letter *first, **last;
     int ranks;
 } post;
@@ -37,6 +34,17 @@ typedef struct want { /* a request: of a receiver; a sender's is done at once */
     void *data;
     size_t n;
 } want;
+
+/* Held by the rank that runs, while it waits for nothing: the emulation of a GPU has one thread. */
+static pthread_mutex_t one_rank = PTHREAD_MUTEX_INITIALIZER;
+
+static void let_others_run(void)
+{
+    if (!device_is_emulated()) return;
+    pthread_mutex_unlock(&one_rank);
+    nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+    pthread_mutex_lock(&one_rank);
+}
 
 static void *send_copy(void *env, int to, int tag, const void *data, size_t n)
 {
@@ -74,23 +82,6 @@ static letter *take(const box *b, const want *w)
     return NULL;
 }
 
-static void begin_turn(post *all)
-{
-    if (all->takes_turns) pthread_mutex_lock(&all->turn);
-}
-
-static void end_turn(post *all)
-{
-    if (all->takes_turns) pthread_mutex_unlock(&all->turn);
-}
-
-static void let_others_run(post *all)
-{
-    end_turn(all);
-    sched_yield();
-    begin_turn(all);
-}
-
 static int test(void *env, void *request)
 {
     box *b = env;
@@ -101,7 +92,7 @@ static int test(void *env, void *request)
         l = take(b, w);
         pthread_mutex_unlock(&b->all->lock);
         if (!l) {
-            if (b->all->takes_turns) let_others_run(b->all);
+            let_others_run();
             return 0;
         }
         cr_assert_eq(l->n, w->n, "rank %d: a message of %zu bytes, not %zu, from rank %d, tag %d",
@@ -136,9 +127,9 @@ static void *run_rank(void *env)
                                      .receive = receive,
                                      .test = test };
     tp_peers *G = tp_peers_new(&transport, t->o);
-    begin_turn(t->at.all);
+    if (device_is_emulated()) pthread_mutex_lock(&one_rank);
     t->body(t->env, G);
-    end_turn(t->at.all);
+    if (device_is_emulated()) pthread_mutex_unlock(&one_rank);
     tp_peers_close(G);
     return NULL;
 }
@@ -146,11 +137,10 @@ static void *run_rank(void *env)
 void run_ranks_with(int ranks, const tp_peers_opts *o, void (*body)(void *env, tp_peers *G),
                     void *env)
 {
-    post all = { .ranks = ranks, .takes_turns = device_is_emulated() };
+    post all = { .ranks = ranks };
     thread t[THREAD_RANKS];
     all.last = &all.first;
     pthread_mutex_init(&all.lock, NULL);
-    pthread_mutex_init(&all.turn, NULL);
     cr_assert_leq(ranks, THREAD_RANKS);
     for (int k = 0; k < ranks; k++) {
         t[k] = (thread){ .at = { &all, k }, .o = o, .body = body, .env = env };
@@ -163,7 +153,6 @@ void run_ranks_with(int ranks, const tp_peers_opts *o, void (*body)(void *env, t
         free(l);
     }
     pthread_mutex_destroy(&all.lock);
-    pthread_mutex_destroy(&all.turn);
 }
 
 void run_ranks(int ranks, void (*body)(void *env, tp_peers *G), void *env)
