@@ -77,6 +77,9 @@ case $preset in clang | tsan) need $CLANG_NEEDS ;; esac
 # A new folder for the quick check has the kernels of this processor alone; an existing one keeps
 # its own.
 options=(-DTAPEGRAD_TESTS=ON -DTAPEGRAD_ISA=all)
+# These test threads and CUDA's kernels; other presets compare the sets of the CPU. emulate-asan
+# shares the objects of asan.
+case $preset in tsan | emulate | emulate-race) options[1]=-DTAPEGRAD_ISA=native ;; esac
 if [ -n "$quick" ]; then
     [ ${#selected[@]} = 0 ] || targets=() args=() # a named test may be any
     configured release && options=(-DTAPEGRAD_TESTS=ON) || options[1]=-DTAPEGRAD_ISA=native
