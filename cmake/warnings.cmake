@@ -13,7 +13,7 @@ function(tp_warnings target)
   endif()
   if(TAPEGRAD_SANITIZE) # without -O1 the tests take 1.4 times as long
     target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O1> -fsanitize=${TAPEGRAD_SANITIZE}
-      -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g)
+      -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
     target_link_options(${target} PUBLIC -fsanitize=${TAPEGRAD_SANITIZE})
   endif()
 endfunction()
