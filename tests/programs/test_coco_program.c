@@ -167,7 +167,7 @@ static void expect_sheets_of_unknown_sizes(void)
 Test(coco_program, data_of_files)
 {
     succeed("scenes --out files " SCENES);
-    const char *rest = "--steps 60 --eval-every 0 --log-every 1";
+    const char *rest = "--steps 30 --eval-every 0 --log-every 1";
     succeed("train " SMALL "--data files --recipe scenes %s --run-dir a", rest);
     succeed("train " SMALL "%s --run-dir b", rest);
     succeed("train " SMALL "--recipe scenes %s --run-dir c --annotations "
@@ -185,7 +185,7 @@ Test(coco_program, data_of_files)
         succeed("eval --run-dir b --threads 1 --format json --part %s", name);
         cr_expect_float_eq(number_in(out, "AP"), ap, 1e-9, "%s", name);
         cr_expect_float_eq(number_in(out, "AR@100"), recall, 1e-9, "%s", name);
-        if (part == 0) cr_expect(ap > 0.5, "the model must have learned something: %g", ap);
+        if (part == 0) cr_expect(ap > 0.2, "the model must have learned something: %g", ap);
     }
     expect_sheets_of_unknown_sizes();
     /* a missing image is reported and left out; with --strict it stops the run */
