@@ -15,12 +15,12 @@
 #include <ucontext.h>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TP_ASAN /* this file itself is not instrumented */
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #else
-#define ASAN_POISON_MEMORY_REGION(p, n)                ((void)(p), (void)(n))
-#define ASAN_UNPOISON_MEMORY_REGION(p, n)              ((void)(p), (void)(n))
+#define __asan_poison_memory_region(p, n)              ((void)(p), (void)(n))
+#define __asan_unpoison_memory_region(p, n)            ((void)(p), (void)(n))
 #define __sanitizer_start_switch_fiber(save, base, n)  ((void)(save), (void)(base), (void)(n))
 #define __sanitizer_finish_switch_fiber(save, base, n) ((void)(save), (void)(base), (void)(n))
 #endif
@@ -63,14 +63,14 @@ void enter(cudaStream_t s)
 {
     if (inside++ == 0)
         for (const auto &a : allocations)
-            if (a.second.gpu == s->gpu) ASAN_UNPOISON_MEMORY_REGION(a.first, a.second.bytes);
+            if (a.second.gpu == s->gpu) __asan_unpoison_memory_region(a.first, a.second.bytes);
 }
 
 void leave(cudaStream_t s)
 {
     if (--inside == 0)
         for (const auto &a : allocations)
-            if (a.second.gpu == s->gpu) ASAN_POISON_MEMORY_REGION(a.first, a.second.bytes);
+            if (a.second.gpu == s->gpu) __asan_poison_memory_region(a.first, a.second.bytes);
 }
 
 /* True if the address is on another GPU. */
@@ -151,7 +151,7 @@ struct Thread {
 struct Warp {
     uint64_t slot[2][32];
     uint32_t words[2][32][6]; /* fragments of the round, in addition to the slots */
-    int arrived[2] = { 0, 0 }, round[32] = { 0 };
+    int arrived[2], round[32];
 };
 
 struct Block {
@@ -161,10 +161,12 @@ struct Block {
     std::vector<Warp> warps;
     std::vector<unsigned> order;
     size_t next = 0, end = 0; /* positions in `order`: the next thread, and the end */
+    bool moved = false;       /* a thread ran */
     int now = 0;
     struct Array {
         char *at;
         size_t bytes;
+        bool used; /* by this block; the memory serves all blocks of a launch */
     };
     std::map<const void *, Array> shared;
     size_t dynamic_bytes = 0, declared_bytes = 0;
@@ -179,6 +181,7 @@ std::vector<Fiber *> &made = *new std::vector<Fiber *>();
 Fiber scheduler;
 const void *scheduler_stack;
 size_t scheduler_size;
+bool from_scheduler; /* the last switch left the scheduler */
 uint64_t started;
 
 void select_thread(int i)
@@ -198,30 +201,7 @@ __attribute__((noinline, no_sanitize_address)) void change(Fiber &from, Fiber &t
     setcontext(&to.first);
 }
 
-/* The body of every fiber: runs threads until the next in order has already started. */
-void fiber_main()
-{
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
-    for (;;) {
-        Fiber *me = B->threads[size_t(B->now)].fiber;
-        started++;
-        B->body(B->env);
-        B->unfinished |= !B->threads[size_t(B->now)].copies.empty();
-        B->threads[size_t(B->now)].state = DONE;
-        if (B->next < B->end) {
-            Thread &t = B->threads[size_t(B->order[B->next])];
-            if (t.state == NEW) {
-                t.fiber = me;
-                select_thread(int(B->order[B->next++]));
-                continue;
-            }
-        }
-        idle.push_back(me);
-        __sanitizer_start_switch_fiber(&me->fake, scheduler_stack, scheduler_size);
-        change(*me, scheduler);
-        __sanitizer_finish_switch_fiber(me->fake, &scheduler_stack, &scheduler_size);
-    }
-}
+void fiber_main();
 
 Fiber *take_fiber()
 {
@@ -241,24 +221,79 @@ Fiber *take_fiber()
     return f;
 }
 
-void resume(int i)
+/* Selects the next thread in order that can run. False if there is none before the end. */
+bool select_next()
 {
-    Thread &t = B->threads[size_t(i)];
+    while (B->next < B->end) {
+        const unsigned i = B->order[B->next++];
+        const State s = B->threads[i].state;
+        if (s != NEW && s != READY) continue;
+        B->moved = true;
+        select_thread(int(i));
+        return true;
+    }
+    return false;
+}
+
+/* On a fiber that has arrived: notes where the scheduler's stack is if that was left. */
+void arrive(void *fake)
+{
+    const void *stack = nullptr;
+    size_t size = 0;
+    __sanitizer_finish_switch_fiber(fake, &stack, &size);
+    if (!from_scheduler) return;
+    scheduler_stack = stack;
+    scheduler_size = size;
+}
+
+/* Switches to the selected thread. */
+void run_selected(Fiber &from)
+{
+    Thread &t = B->threads[size_t(B->now)];
     if (t.state == NEW) t.fiber = take_fiber();
-    select_thread(i);
-    __sanitizer_start_switch_fiber(&scheduler.fake, t.fiber->stack, STACK);
-    change(scheduler, *t.fiber);
-    __sanitizer_finish_switch_fiber(scheduler.fake, nullptr, nullptr);
+    from_scheduler = &from == &scheduler;
+    __sanitizer_start_switch_fiber(&from.fake, t.fiber->stack, STACK);
+    change(from, *t.fiber);
+}
+
+/* Leaves the fiber of a thread that waits or has ended: for the next thread that can run, else for
+ * the scheduler. */
+void leave_fiber(Fiber &me)
+{
+    if (select_next()) {
+        run_selected(me);
+    } else {
+        __sanitizer_start_switch_fiber(&me.fake, scheduler_stack, scheduler_size);
+        change(me, scheduler);
+    }
+    arrive(me.fake);
+}
+
+/* The body of every fiber: runs threads until the next in order has already started. */
+void fiber_main()
+{
+    arrive(nullptr);
+    for (;;) {
+        Fiber *me = B->threads[size_t(B->now)].fiber;
+        started++;
+        B->body(B->env);
+        B->unfinished |= !B->threads[size_t(B->now)].copies.empty();
+        B->threads[size_t(B->now)].state = DONE;
+        idle.push_back(me);
+        if (B->next < B->end && B->threads[B->order[B->next]].state == NEW) {
+            select_next();
+            B->threads[size_t(B->now)].fiber = take_fiber(); /* this one again */
+        } else {
+            leave_fiber(*me);
+        }
+    }
 }
 
 void suspend(State s)
 {
-    const int me = B->now;
-    Thread &t = B->threads[size_t(me)];
+    Thread &t = B->threads[size_t(B->now)];
     t.state = s;
-    __sanitizer_start_switch_fiber(&t.fiber->fake, scheduler_stack, scheduler_size);
-    change(*t.fiber, scheduler);
-    __sanitizer_finish_switch_fiber(t.fiber->fake, &scheduler_stack, &scheduler_size);
+    leave_fiber(*t.fiber);
     t.state = READY; /* running; only the scheduler reads this */
 }
 
@@ -287,17 +322,16 @@ int count(State s)
 bool run_some(size_t first, size_t end)
 {
     bool moved = false;
-    for (bool again = true; again;) {
-        again = false;
-        B->end = end;
-        for (B->next = first; B->next < end;) {
-            const int i = int(B->order[B->next++]);
-            const State s = B->threads[size_t(i)].state;
-            if (s != NEW && s != READY) continue;
-            resume(i);
-            again = moved = true;
+    B->end = end;
+    do {
+        B->next = first;
+        B->moved = false;
+        while (select_next()) {
+            run_selected(scheduler);
+            __sanitizer_finish_switch_fiber(scheduler.fake, nullptr, nullptr);
         }
-    }
+        moved |= B->moved;
+    } while (B->moved);
     return moved;
 }
 
@@ -326,16 +360,22 @@ bool run_threads()
     }
 }
 
-bool run_block(Block &b, int threads)
+bool run_block(Block &b)
 {
     B = &b;
-    b.threads.assign(size_t(threads), Thread());
-    b.warps.assign(size_t(threads / 32), Warp());
+    for (Thread &t : b.threads) {
+        t.state = NEW;
+        t.groups = 0;
+        t.copies.clear();
+    }
+    for (Warp &w : b.warps) {
+        std::fill_n(w.arrived, 2, 0);
+        std::fill_n(w.round, 32, 0);
+    }
+    for (auto &s : b.shared) s.second.used = false;
     b.declared_bytes = 0;
     race_block();
     const bool ok = run_threads();
-    for (const auto &s : b.shared) free_shared(s.second.at);
-    b.shared.clear();
     B = nullptr;
     race_thread = -1;
     return ok;
@@ -418,6 +458,8 @@ void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t a
     b.body = body;
     b.env = env;
     b.dynamic_bytes = shared;
+    b.threads.resize(n);
+    b.warps.resize(n / 32);
     b.order = chosen_order(n);
     gridDim = grid;
     blockDim = block;
@@ -426,8 +468,9 @@ void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t a
     bool ok = true;
     for (const unsigned i : chosen_order(size_t(grid.x) * grid.y * grid.z)) {
         blockIdx = { i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y };
-        ok = ok && run_block(b, int(n));
+        ok = ok && run_block(b);
     }
+    for (const auto &a : b.shared) free_shared(a.second.at);
     leave(s);
     const size_t all = b.declared_bytes + shared;
     const bool fits = b.declared_bytes <= UNASKED && all <= SHARED &&
@@ -485,8 +528,10 @@ void emulated_atomic(const void *at, size_t bytes)
 void *emulated_shared(const void *key, size_t bytes)
 {
     Block::Array &a = B->shared[key];
-    if (!a.at) {
-        a = { static_cast<char *>(poisoned(new_shared(bytes), bytes)), bytes };
+    if (!a.used) {
+        if (!a.at) a = { static_cast<char *>(new_shared(bytes)), bytes, false };
+        poisoned(a.at, bytes);
+        a.used = true;
         B->declared_bytes += key ? bytes : 0;
     }
     return a.at;
@@ -505,7 +550,7 @@ void emulated_expect_aligned(const void *p)
 void emulated_expect_global(const void *p)
 {
     for (const auto &s : B->shared)
-        B->not_global |= p >= s.second.at && p < s.second.at + s.second.bytes;
+        B->not_global |= s.second.used && p >= s.second.at && p < s.second.at + s.second.bytes;
 }
 
 void emulated_copy(void *to, const void *from, size_t bytes)
@@ -618,7 +663,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
     if (!*p) return said(cudaErrorMemoryAllocation);
     allocations[static_cast<char *>(*p)] = { bytes, current };
     in_use[current] += bytes;
-    if (!inside) ASAN_POISON_MEMORY_REGION(*p, bytes);
+    if (!inside) __asan_poison_memory_region(*p, bytes);
     return said(cudaSuccess);
 }
 
@@ -629,7 +674,7 @@ cudaError_t cudaFree(void *p)
     if (a == allocations.end()) return said(p ? cudaErrorInvalidValue : cudaSuccess);
     finish(a->second.gpu);
     in_use[a->second.gpu] -= a->second.bytes;
-    ASAN_UNPOISON_MEMORY_REGION(p, a->second.bytes);
+    __asan_unpoison_memory_region(p, a->second.bytes);
     free_memory(p, a->second.bytes);
     allocations.erase(a);
     return said(cudaSuccess);

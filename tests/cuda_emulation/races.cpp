@@ -195,6 +195,7 @@ void report_misaligned(const void *at, size_t bytes, const void *from)
 
 void race_launch()
 {
+    shared_used = 0;
     open_arena();
     launch_began = block_began = ++period;
     found = misaligned = false;
@@ -203,7 +204,6 @@ void race_launch()
 void race_block()
 {
     block_began = ++period;
-    shared_used = 0;
     std::memset(warp_steps, 0, sizeof warp_steps);
 }
 
