@@ -160,7 +160,7 @@ static const tp_gradcase lsh_cases[] = {
     { "a chunk of several tiles", .in = { IN(1, 70, 3) }, .attr = CFG(1, .chunk = 100) },
     { "wide heads", .in = { IN(1, 8, 70) }, .attr = CFG(1, .chunk = 4, .rounds = 1) },
     { "many chunks", .in = { IN(1, 270, 4) },
-      .attr = CFG(2, .chunk = 2, .rounds = 4, .buckets = { 16, 8 }) },
+      .attr = CFG(2, .chunk = 10, .rounds = 4, .buckets = { 16, 8 }) },
     { "dropout", .in = { IN(2, 12, 6), TP_DIMS(2, 3, 2, 4) },
       .attr = CFG(2, .chunk = 4, .buckets = { 8 }, .dropout = 0.4) },
     { "dropout, mask, own rotations", .in = { IN(2, 15, 4), { 0 }, TP_DIMS(2, 15) },
