@@ -54,7 +54,7 @@ typedef struct tp_train_settings {
     tp_train_value option[TP_TRAIN_VALUES]; /* tp_train_set, tp_train_get */
     double lr, warmup, lr_end, lr_factor;
     int64_t lr_every;
-    bool ema_aside, shard_optimizer;
+    bool ema_aside, shard_optimizer, exchange_bf16;
     double clip, ema;
     int64_t log_every, eval_every, checkpoint_every;
 } tp_train_settings;
@@ -276,8 +276,8 @@ TP_API void tp_run_say(tp_run *R, const char *fmt, ...) TP_PRINTF(2, 3);
 TP_API void tp_run_left_out(void *R, const char *name, const char *why);
 
 /* Adds figures of this batch, scalars on R->T in the dtype of the loss, to R->sum [n], n at most
- * TP_RUN_SUMS; of several processes, the mean over them. They are read when losses are: on a GPU not
- * before a report or a checkpoint. Called by loss for each batch, not with --graph. */
+ * TP_RUN_SUMS; of several processes, the mean over them. They are read when losses are: on a GPU
+ * not before a report or a checkpoint. Called by loss for each batch, not with --graph. */
 TP_API void tp_run_sum(tp_run *R, int n, const tp_tensor *x);
 
 /* Add an entry to the current line of log.jsonl or, during describe, to config.json. NaN and

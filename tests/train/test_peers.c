@@ -47,6 +47,15 @@ static void build(tp_run *R)
     tp_linear_init(R->P, &((state *)R->state)->line, "line", WIDTH, 1, true);
 }
 
+/* Feeds numbers in the dtype of the run. */
+static void feed(tp_run *R, tp_tensor *slot, tp_shape shape, const double *x)
+{
+    float narrow[64 * WIDTH];
+    const bool f64 = ((const settings *)R->settings)->train.machine.dtype == TP_F64;
+    for (int64_t i = 0; i < shape.dim[0] * shape.dim[1]; i++) narrow[i] = (float)x[i];
+    tp_feed(R->T, slot, f64 ? TP_F64 : TP_F32, shape, f64 ? (const void *)x : narrow);
+}
+
 /* Batch b of the epoch has the points of rank 0, then rank 1, and so on. */
 static void next(tp_run *R)
 {
@@ -60,8 +69,8 @@ static void next(tp_run *R)
         for (int k = 0; k < WIDTH; k++) x[i][k] = sin(at * (k + 1));
         y[i] = cos(at);
     }
-    tp_feed(R->T, &t->x, TP_F64, TP_SHAPE(n, WIDTH), x);
-    tp_feed(R->T, &t->y, TP_F64, TP_SHAPE(n, 1), y);
+    feed(R, &t->x, TP_SHAPE(n, WIDTH), x[0]);
+    feed(R, &t->y, TP_SHAPE(n, 1), y);
     R->sum[0] += (double)n;
 }
 
@@ -238,6 +247,22 @@ Test(peers, divided_moments_change_nothing)
     cr_expect(same_bytes("whole/last.safetensors", "part/last.safetensors"));
     cr_expect(same_bytes("whole/last.safetensors", "cut/last.safetensors"));
     cr_expect(same_bytes("whole/best.safetensors", "cut/best.safetensors"));
+}
+
+/* bf16 has 8 bits; what it takes from a gradient is added to the next. */
+Test(peers, exchange_in_bf16)
+{
+    double a[WIDTH], b[WIDTH];
+    bool same = true;
+    expect_all((char[]){ "--batch 6 --dtype f32 --run-dir whole" }, 0);
+    expect_all((char[]){ "--batch 6 --dtype f32 --run-dir half --exchange-bf16" }, 0);
+    read_weights("whole/last.safetensors", a);
+    read_weights("half/last.safetensors", b);
+    for (int k = 0; k < WIDTH; k++) {
+        same = same && a[k] == b[k];
+        cr_expect_float_eq(a[k], b[k], 0.01 * fabs(a[k]), "weight %d: %g, %g", k, a[k], b[k]);
+    }
+    cr_expect(!same);
 }
 
 /* A peer fails within an update, at the start (the folder of process 0), or while writing files. */

@@ -130,8 +130,10 @@ static bool build_run(tp_trainer *r, tp_file *from, bool resumed)
     if (!tp__run_build(r, false, whole) || !(resumed || !from || take_weights(r, from)))
         return false;
     if (r->peers)
-        r->X = tp_exchange_new(r->run.P, r->peers,
-                               &(tp_exchange_opts){ .shard = r->o->shard_optimizer });
+        r->X = tp_exchange_new(
+            r->run.P, r->peers,
+            &(tp_exchange_opts){ .shard = r->o->shard_optimizer, .bf16 = r->o->exchange_bf16 });
+    if (r->X && !tp_exchange_ok(r->X)) return tp__run_fail(r, "%s", tp_exchange_why(r->X));
     return make_optimizer(r);
 }
 

@@ -2,14 +2,14 @@
  *
  *     update = `accumulation` batches, gradients averaged; clipping; optimiser; moving average
  *
- * The mean is over all targets of the update, not over the batches' means. The number of targets is
- * known only after the last batch, so gradients are summed as if each batch had --batch of them,
- * and the step multiplies them by the remaining factor, 1 if that was true. An update of one batch of
- * each process knows the number before its backward pass and needs no such factor.
+ * The mean is over all targets of the update, not over the batches' means. The number of targets
+ * is known only after the last batch, so gradients are summed as if each batch had --batch of
+ * them, and the step multiplies them by the remaining factor, 1 if that was true. An update of
+ * one batch of each process knows the number before its backward pass and needs no such factor.
  *
- * A NaN or infinite loss ends the run before anything is overwritten. On the CPU each loss is read
- * at once. On a GPU that would stall every step, so losses are summed on the device and read when a
- * report or a checkpoint is due. */
+ * A NaN or infinite loss ends the run before anything is overwritten. On the CPU each loss is
+ * read at once. On a GPU that would stall every step, so losses are summed on the device and
+ * read when a report or a checkpoint is due. */
 #include <math.h>
 #include <stdio.h>
 
