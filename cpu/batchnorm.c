@@ -5,8 +5,11 @@
  *     dw = sum dy h     db = sum dy
  *
  * Columns are reduced in fixed blocks of rows: a block's mean and squared deviations while it is in
- * cache, then merged in order (Chan, Golub, LeVeque 1979), without cancellation. Hidden outputs: m
- * and s, [C] each. */
+ * cache, then merged in order (Chan, Golub, LeVeque 1979), without cancellation. Where processes
+ * share the batch (tensor/together.h), the statistics and the means of backward are those of all
+ * rows; dw and db stay this process's. Hidden outputs: m and s, [C] each. */
+#include <stdio.h>
+
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
 #include "cpu/kit/statistics.h"
@@ -24,6 +27,64 @@ static int64_t bn_rows(const tp_call *c)
     const int64_t C = channels(c);
     return C > 0 ? c->x[0].numel / C : 0;
 }
+
+/* ---- the processes that share the batch ---- */
+
+static size_t bn_own_work(const tp_call *c)
+{
+    return (size_t)((tp__row_blocks(bn_rows(c)) + 1) * 2 * channels(c)) * sizeof(real);
+}
+
+/* Where c->work has 1 + 2 C numbers for the exchange. */
+static size_t bn_numbers_at(const tp_call *c)
+{
+    return (bn_own_work(c) + 63) / 64 * 64;
+}
+
+static double *bn_numbers(const tp_call *c)
+{
+    return (double *)(void *)((char *)c->work + bn_numbers_at(c));
+}
+
+static tp_code bn_alone(const tp_call *c)
+{
+    snprintf(c->why, TP_WHY, "batch norm: the statistics of the other processes did not come");
+    return TP_E_IO;
+}
+
+/* The moments of *rows become those of all processes' rows. */
+static bool bn_join_moments(const tp_call *c, double *rows, real *m, real *v)
+{
+    const int64_t C = channels(c);
+    double *x = bn_numbers(c);
+    x[0] = *rows;
+    for (int64_t i = 0; i < C; i++) {
+        x[1 + i] = (double)m[i];
+        x[1 + C + i] = (double)v[i];
+    }
+    if (!tp__together_moments(&c->dev->together, C, x)) return false;
+    *rows = x[0];
+    for (int64_t i = 0; i < C; i++) {
+        m[i] = (real)x[1 + i];
+        v[i] = (real)x[1 + C + i];
+    }
+    return true;
+}
+
+/* The sums [2,C] of *rows become those of all processes' rows. */
+static bool bn_join_sums(const tp_call *c, double *rows, real *sums)
+{
+    const int64_t n = 2 * channels(c);
+    double *x = bn_numbers(c);
+    x[0] = *rows;
+    for (int64_t i = 0; i < n; i++) x[1 + i] = (double)sums[i];
+    if (!tp__together_sum(&c->dev->together, 1 + n, x)) return false;
+    *rows = x[0];
+    for (int64_t i = 0; i < n; i++) sums[i] = (real)x[1 + i];
+    return true;
+}
+
+/* ---- forward ---- */
 
 /* c->work in forward: mean and squared deviations of each block of rows, [blocks,2,C]. */
 static void bn_stat_blocks(const tp_call *c, int64_t begin, int64_t end)
@@ -62,13 +123,15 @@ static void bn_merge_blocks(const tp_call *c, real *m, real *v)
 
 /* Computes the batch's statistics. Updates the running ones, with unbiased variance, and the count
  * of batches. */
-static void bn_batch_stats(const tp_call *c, real *m, real *var)
+static bool bn_batch_stats(const tp_call *c, real *m, real *var)
 {
-    const int64_t C = channels(c), rows = bn_rows(c);
+    const int64_t C = channels(c);
+    double rows = (double)bn_rows(c);
     const real keep = (real)(1.0 - ((const tp__batchnorm_attr *)c->attr)->momentum);
     real *mean = c->x[3].data, *running = c->x[4].data;
-    tp__for(c, tp__row_blocks(rows), 1, bn_stat_blocks);
+    tp__for(c, tp__row_blocks(bn_rows(c)), 1, bn_stat_blocks);
     bn_merge_blocks(c, m, var);
+    if (c->dev->together.ranks > 1 && !bn_join_moments(c, &rows, m, var)) return false;
     if (c->x[5].data && rows > 1 && !c->replay) ++*(int64_t *)c->x[5].data;
     for (int64_t i = 0; i < C && rows > 1; i++) {
         const real squares = var[i], unbiased = squares / (real)(rows - 1);
@@ -77,6 +140,7 @@ static void bn_batch_stats(const tp_call *c, real *m, real *var)
         mean[i] = keep * mean[i] + (1 - keep) * m[i];
         running[i] = keep * running[i] + (1 - keep) * unbiased;
     }
+    return true;
 }
 
 static void bn_normalise(const tp_call *c, int64_t begin, int64_t end)
@@ -106,7 +170,7 @@ static tp_code batchnorm_fwd(const tp_call *c)
     real *m = c->y[1].data, *s = c->y[2].data;
     if (C == 0) return TP_OK;
     if (c->train) {
-        bn_batch_stats(c, m, s);
+        if (!bn_batch_stats(c, m, s)) return bn_alone(c);
     } else {
         memcpy(m, c->x[3].data, (size_t)C * sizeof *m);
         memcpy(s, c->x[4].data, (size_t)C * sizeof *s);
@@ -115,6 +179,8 @@ static tp_code batchnorm_fwd(const tp_call *c)
     tp__for(c, bn_rows(c), 16384 / (C + 1), bn_normalise);
     return TP_OK;
 }
+
+/* ---- backward ---- */
 
 /* c->work in backward: the sums of dy h and dy, [2,C], then those of each block, [blocks,2,C]. */
 static void bn_sum_blocks(const tp_call *c, int64_t begin, int64_t end)
@@ -156,13 +222,16 @@ static void bn_dx(const tp_call *c, int64_t begin, int64_t end)
 static tp_code batchnorm_bwd(const tp_call *c)
 {
     const int64_t C = channels(c), rows = bn_rows(c), blocks = tp__row_blocks(rows);
-    const real scale = c->train && rows > 0 ? 1 / (real)rows : 0;
+    double all_rows = (double)rows;
     real *sums = c->work;
     if (C == 0) return TP_OK;
     tp__for(c, blocks, 1, bn_sum_blocks);
     tp__add_blocks(sums, false, 2 * C, sums + 2 * C, blocks, 2 * C);
     if (c->dx[1].data) memcpy(c->dx[1].data, sums, (size_t)C * sizeof *sums);
     if (c->dx[2].data) memcpy(c->dx[2].data, sums + C, (size_t)C * sizeof *sums);
+    if (c->train && c->dev->together.ranks > 1 && !bn_join_sums(c, &all_rows, sums))
+        return bn_alone(c);
+    const real scale = c->train && all_rows > 0 ? 1 / (real)all_rows : 0;
     for (int64_t i = 0; i < 2 * C; i++) sums[i] *= scale;
     if (c->dx[0].data) tp__for(c, rows, 16384 / (C + 1), bn_dx);
     return TP_OK;
@@ -171,7 +240,8 @@ static tp_code batchnorm_bwd(const tp_call *c)
 static size_t batchnorm_work(const tp_call *c)
 {
     if (!tp_is_backward(c) && !c->train) return 0;
-    return (size_t)((tp__row_blocks(bn_rows(c)) + 1) * 2 * channels(c)) * sizeof(real);
+    if (c->dev->together.ranks <= 1) return bn_own_work(c);
+    return bn_numbers_at(c) + (size_t)(1 + 2 * channels(c)) * sizeof(double);
 }
 
 TP_CPU_WORK(batchnorm_work)

@@ -8,6 +8,7 @@
 
 #include "tensor/error.h"
 #include "tensor/lock.h"
+#include "tensor/together.h"
 
 /* The instruction set of the only kernels in this build (CMake's TAPEGRAD_ISA); TP_ISA_AUTO: all
  * sets have theirs. */
@@ -89,6 +90,7 @@ struct tp_device {
     void *gpu;                 /* CUDA backend state */
     struct tp_left *left;      /* outlives the device's objects (tensor/left.h) */
     uint64_t next_gen;         /* for parameter handles */
+    tp_together together;      /* for batch norms in training */
     tp_error_fn on_error;      /* NULL: none */
     void *on_error_env;
     tp_err err;

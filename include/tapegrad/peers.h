@@ -110,6 +110,15 @@ TP_API void tp_peers_during(tp_peers *G, const char *what, double times);
 /* Replaces the timeout of the options, also in what the processes do now. */
 TP_API void tp_peers_set_timeout(tp_peers *G, double timeout);
 
+/* ---- batch norms ---- */
+
+/* From now on batch norms in training on D normalise with the statistics of all processes' rows, as
+ * one process with the whole batch would; G NULL: with this one's again. Each then waits for the
+ * others twice, forward and backward, and in a recomputation once more; recorded steps
+ * (tp_capture) refuse them. All processes run the same ones in the same order. D must not outlive
+ * G. */
+TP_API void tp_peers_batch_norm(tp_peers *G, tp_device *D);
+
 /* ---- one file of all processes ---- */
 
 /* tp_writer_commit by all processes together, each with the same tensors in its W: rank 0 writes

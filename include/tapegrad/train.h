@@ -54,7 +54,7 @@ typedef struct tp_train_settings {
     tp_train_value option[TP_TRAIN_VALUES]; /* tp_train_set, tp_train_get */
     double lr, warmup, lr_end, lr_factor;
     int64_t lr_every;
-    bool ema_aside, shard_optimizer, exchange_bf16;
+    bool ema_aside, shard_optimizer, exchange_bf16, sync_bn;
     double clip, ema;
     int64_t log_every, eval_every, checkpoint_every;
 } tp_train_settings;

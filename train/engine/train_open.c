@@ -133,6 +133,9 @@ static bool build_run(tp_trainer *r, tp_file *from, bool resumed)
         r->X = tp_exchange_new(
             r->run.P, r->peers,
             &(tp_exchange_opts){ .shard = r->o->shard_optimizer, .bf16 = r->o->exchange_bf16 });
+    if (r->peers && r->o->sync_bn && r->C)
+        return tp__run_fail(r, "--graph cannot record the batch norms of --sync-bn: leave one out");
+    if (r->peers && r->o->sync_bn) tp_peers_batch_norm(r->peers, r->run.D);
     if (r->X && !tp_exchange_ok(r->X)) return tp__run_fail(r, "%s", tp_exchange_why(r->X));
     return make_optimizer(r);
 }

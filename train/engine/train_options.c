@@ -283,6 +283,9 @@ const tp_option tp_optimizer_options[] = {
     TP_FLAG("shard-optimizer", O, shard_optimizer, 0,
             "Divide the optimiser's moments among the processes of a run, so that each needs only "
             "its share of their memory. Does not change results; no effect in a single process."),
+    TP_FLAG("sync-bn", O, sync_bn, TP_SAVED,
+            "Normalise in batch norms with the statistics of all processes' rows, as one process "
+            "with the whole batch would. Each batch norm then waits for the others."),
     TP_FLAG("exchange-bf16", O, exchange_bf16, TP_SAVED,
             "Send gradients between processes as bf16, with what rounding takes from one added to "
             "the next: half of the bytes, for slow networks. Changes results slightly."),
