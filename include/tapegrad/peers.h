@@ -72,7 +72,8 @@ typedef struct tp_peers_opts {
  * bound on purpose stays where it is: by `mpirun --bind-to`, by srun, by taskset below the
  * launcher.
  *
- * tp_peers_new: the same over a transport of your own, which it closes; cores stay as they are. */
+ * tp_peers_new: the same over a transport of your own, which it closes; cores stay as they are.
+ * Both wait for all processes, which tell each other their hosts. */
 TP_API tp_peers *tp_peers_open(const tp_peers_opts *o);
 TP_API tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o);
 /* Did a launcher start several processes, of which this is number *rank? Loads nothing: for
@@ -88,6 +89,8 @@ TP_API const char *tp_peers_why(const tp_peers *G);
 TP_API int tp_peers_rank(const tp_peers *G);  /* NULL: 0 */
 TP_API int tp_peers_count(const tp_peers *G); /* NULL: 1 */
 TP_API const tp_transport *tp_peers_transport(const tp_peers *G);
+/* The name of that rank's host, of 63 bytes at most; "" if it is not known. */
+TP_API const char *tp_peers_host(const tp_peers *G, int rank);
 
 /* ---- small exchanges; each waits for all processes ---- */
 

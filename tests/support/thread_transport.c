@@ -126,8 +126,8 @@ static void *run_rank(void *env)
                                      .send = send_copy,
                                      .receive = receive,
                                      .test = test };
-    tp_peers *G = tp_peers_new(&transport, t->o);
     if (device_is_emulated()) pthread_mutex_lock(&one_rank);
+    tp_peers *G = tp_peers_new(&transport, t->o);
     t->body(t->env, G);
     if (device_is_emulated()) pthread_mutex_unlock(&one_rank);
     tp_peers_close(G);

@@ -311,7 +311,8 @@ Test(mpi, nobody_waits_for_a_process_that_hangs)
     for (int m = 0; m < MPIS; m++) {
         if (!there(m)) continue;
         expect_end(m, "stop", 10);
-        cr_expect(strstr(errors, "peers_program: rank 2 has not answered rank ") &&
+        cr_expect(strstr(errors, "peers_program: rank 2 on host ") &&
+                      strstr(errors, " has not answered rank ") &&
                       strstr(errors, " for 2 s, in the test"),
                   "%s: %s", mpis[m].name, errors);
         cr_expect_leq(count(errors, "has not answered"), 2, "%s", errors);

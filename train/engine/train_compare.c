@@ -21,7 +21,6 @@ static const char *const part_name[PARTS] = {
 
 typedef struct identity {
     uint64_t part[PARTS];
-    char host[64];
 } identity;
 
 /* A hash of the settings that shape the run: those that a checkpoint holds. */
@@ -49,13 +48,12 @@ bool tp__run_compare_peers(tp_trainer *r)
 {
     const tp_run *R = &r->run;
     if (!r->peers) return true;
-    identity mine = { .part = { [BUILD] = hash_build(),
-                                [FLAGS] = hash_settings(r),
-                                [DATA] = R->data_hash,
-                                [STEPS] = tp_hash((uint64_t)R->batches, (uint64_t)r->last),
-                                [WEIGHTS] = tp_params_hash(R->P) } };
+    const identity mine = { .part = { [BUILD] = hash_build(),
+                                      [FLAGS] = hash_settings(r),
+                                      [DATA] = R->data_hash,
+                                      [STEPS] = tp_hash((uint64_t)R->batches, (uint64_t)r->last),
+                                      [WEIGHTS] = tp_params_hash(R->P) } };
     identity *all = calloc((size_t)R->ranks, sizeof *all);
-    snprintf(mine.host, sizeof mine.host, "%s", tp_peers_transport(r->peers)->host);
     bool same = all && tp_peers_gather(r->peers, &mine, sizeof mine, all);
     if (!same) tp__run_fail(r, "%s", all ? tp_peers_why(r->peers) : "out of memory");
     for (int k = 1; same && k < R->ranks; k++)
@@ -63,7 +61,7 @@ bool tp__run_compare_peers(tp_trainer *r)
             same = all[k].part[i] == all[0].part[i];
             if (same) continue;
             tp__run_fail(r, "rank %d on host %s differs from rank 0 on host %s in %s", k,
-                         all[k].host, all[0].host, part_name[i]);
+                         tp_peers_host(r->peers, k), tp_peers_host(r->peers, 0), part_name[i]);
         }
     free(all);
     return same;

@@ -15,22 +15,30 @@
 /* ---- agreement ---- */
 
 typedef struct reason {
-    char host[64], why[sizeof((tp_trainer *)0)->why];
+    char why[sizeof((tp_trainer *)0)->why];
 } reason;
+
+/* Do all processes have the same reason, such as a flag? */
+static bool is_common(const reason *all, int ranks)
+{
+    for (int k = 1; k < ranks; k++)
+        if (strcmp(all[k].why, all[0].why) != 0) return false;
+    return true;
+}
 
 /* Fails this process with the first reason of any. */
 static void share_reason(tp_trainer *r)
 {
     const int ranks = r->run.ranks;
     reason mine = { 0 }, *all = calloc((size_t)ranks, sizeof *all);
-    snprintf(mine.host, sizeof mine.host, "%s", tp_peers_transport(r->peers)->host);
     snprintf(mine.why, sizeof mine.why, "%s", r->why);
     const bool told = all && tp_peers_gather(r->peers, &mine, sizeof mine, all);
     int k = 0;
     while (told && k < ranks && !all[k].why[0]) k++;
-    if (told && k < ranks)
-        tp__run_fail(r, "rank %d on host %s: %s", k, all[k].host, all[k].why);
-    else
+    if (told && k < ranks && !is_common(all, ranks)) {
+        r->why[0] = '\0';
+        tp__run_fail(r, "rank %d on host %s: %s", k, tp_peers_host(r->peers, k), all[k].why);
+    } else
         tp__run_fail(r, "another process of this run failed%s%s", tp_peers_ok(r->peers) ? "" : ": ",
                      tp_peers_why(r->peers));
     free(all);

@@ -340,6 +340,7 @@ bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop)
 {
     duties todo = duties_of(r, last && (!stop || r->run.update >= r->last));
     r->watch.updates++;
+    r->ends = last && !stop;
     todo.save = todo.save || last;
     if (todo.report || todo.save) {
         if (!tp__run_everywhere(r, tp__run_fine(r) && tp__run_collect(r, r->run.update)))
@@ -363,6 +364,7 @@ bool tp__run_finish_validation(tp_trainer *r)
     duties todo = duties_of(r, r->run.update >= r->last);
     todo.validate = todo.report = todo.save = true;
     r->unvalidated = false;
+    r->ends = r->run.update >= r->last;
     char text[200];
     const snapshot now = take_snapshot(r, tp__run_first(r, r->sum.report / r->sum.reported));
     own_figures(r, &now, true, text, sizeof text);

@@ -4,7 +4,8 @@
  *     weights and buffers, moments (optim.*), averages (ema.*), the program's state
  *     (state.*, which hold rows of the batch)                                        as tensors
  *     settings (train.*), what evaluation needs, update, random state, the hash of
- *     the data, sums since the last report and the beginning of the epoch (sum.*)    as metadata
+ *     the data, sums since the last report and the beginning of the epoch (sum.*),
+ *     whether the run ended here by itself (ended)                                   as metadata
  *
  * Several processes write the last one together (tp_peers_commit), so each makes a writer with the
  * same tensors; the metadata are those of rank 0, the only one that touches the run folder. The
@@ -94,6 +95,7 @@ bool tp__run_save(tp_trainer *r)
     tp__run_show_batch(r, false);
     write_place(r, W);
     write_sums(r, W);
+    if (r->ends && !r->unvalidated) tp_writer_meta_int(W, "ended", 1); /* run-elastic.sh reads it */
     if (r->t->write) r->t->write(&r->run, W);
     tp_optim_write(r->O, W, NULL);
     if (r->ema) tp_ema_write(r->ema, W, NULL);

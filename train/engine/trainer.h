@@ -91,6 +91,7 @@ typedef struct tp_trainer {
     int64_t made;     /* updates of this process */
     int64_t last;     /* the update that ends the run, unless --time does earlier */
     int64_t saved;    /* update of the last checkpoint; -1: none */
+    bool ends;        /* that checkpoint ends the run, by itself: no signal came */
     bool unvalidated; /* a signal ended the validation after this update early */
     double norm;      /* of the last gradient read */
     json_t *own;      /* the program's figures for the report */

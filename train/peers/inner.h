@@ -14,13 +14,18 @@ enum { TP_TAG_SMALL = 8191, TP_TAG_PAIR = 8191, TP_TAG_BUCKET = 8192, TP_TAGS = 
 
 typedef struct tp_watchdog tp_watchdog; /* watchdog.c */
 
+typedef struct tp_host {
+    char name[64];
+} tp_host;
+
 struct tp_peers {
     tp_transport t;
     tp_peers_opts o;
     tp_err err;
-    uint64_t small;     /* exchanges so far */
-    int exchanges;      /* of gradients, created so far */
-    tp_watchdog *watch; /* NULL: waiting has no limit */
+    uint64_t small;        /* exchanges so far */
+    int exchanges;         /* of gradients, created so far */
+    tp_watchdog *watch;    /* NULL: waiting has no limit */
+    tp_host *_Atomic host; /* of each rank; NULL: not known yet */
     /* Read by the watchdog: */
     atomic_int waiting;             /* the rank that is waited for; -1: none; ranks: some */
     atomic_uint_least64_t progress; /* messages done so far */
@@ -28,6 +33,9 @@ struct tp_peers {
     char during[2][120];            /* what the processes do now: the one in use */
     atomic_int using;
 };
+
+/* tp_peers_new without a message: host names stay unknown. */
+tp_peers *tp__peers_blank(const tp_transport *t, const tp_peers_opts *o);
 
 /* A message under way. */
 typedef struct tp_message {

@@ -108,12 +108,12 @@ static tp_peers *refused(const launcher *l, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
-    tp_peers *G = tp_peers_new(&(tp_transport){ .name = l->mpi ? l->mpi : "Slurm",
-                                                .host = "",
-                                                .rank = l->rank,
-                                                .ranks = l->ranks > 0 ? l->ranks : 1,
-                                                .local_ranks = 1 },
-                               NULL);
+    tp_peers *G = tp__peers_blank(&(tp_transport){ .name = l->mpi ? l->mpi : "Slurm",
+                                                   .host = "",
+                                                   .rank = l->rank,
+                                                   .ranks = l->ranks > 0 ? l->ranks : 1,
+                                                   .local_ranks = 1 },
+                                  NULL);
     tp__peers_fail(G, "%s", why);
     return G;
 }

@@ -18,7 +18,7 @@ static tp_peers no_memory = {
     .t = { .name = "", .host = "", .ranks = 1, .local_ranks = 1 },
 };
 
-tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o)
+tp_peers *tp__peers_blank(const tp_transport *t, const tp_peers_opts *o)
 {
     tp_peers *G = malloc(sizeof *G);
     if (!G) return &no_memory;
@@ -34,12 +34,33 @@ tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o)
     return G;
 }
 
+/* The first exchange. The watchdog counts its time, too: its sentence then lacks names. */
+static void gather_hosts(tp_peers *G)
+{
+    tp_host mine = { 0 }, *all = calloc((size_t)G->t.ranks, sizeof *all);
+    snprintf(mine.name, sizeof mine.name, "%s", G->t.host);
+    if (all && tp_peers_gather(G, &mine, sizeof mine, all)) {
+        G->host = all;
+        return;
+    }
+    if (!all) tp__peers_fail(G, "out of memory for the names of hosts");
+    free(all);
+}
+
+tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o)
+{
+    tp_peers *G = tp__peers_blank(t, o);
+    if (G != &no_memory) gather_hosts(G);
+    return G;
+}
+
 void tp_peers_close(tp_peers *G)
 {
     if (!G || G == &no_memory) return;
     G->waiting = G->t.ranks;
     if (G->t.close && G->err.code == TP_OK) G->t.close(G->t.env);
     tp__watchdog_free(G->watch);
+    free(G->host);
     free(G);
 }
 
@@ -66,6 +87,12 @@ int tp_peers_count(const tp_peers *G)
 const tp_transport *tp_peers_transport(const tp_peers *G)
 {
     return G ? &G->t : NULL;
+}
+
+const char *tp_peers_host(const tp_peers *G, int rank)
+{
+    const tp_host *host = G ? G->host : NULL;
+    return host && rank >= 0 && rank < G->t.ranks ? host[rank].name : "";
 }
 
 bool tp__peers_fail(tp_peers *G, const char *fmt, ...)

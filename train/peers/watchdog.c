@@ -41,8 +41,10 @@ static bool tick(tp_watchdog *w)
 
 static void tell(tp_peers *G, int rank, double seconds)
 {
-    char who[40] = "another rank", text[400];
-    if (rank < G->t.ranks) snprintf(who, sizeof who, "rank %d", rank);
+    char who[120] = "another rank", text[480];
+    const char *host = tp_peers_host(G, rank);
+    if (rank < G->t.ranks)
+        snprintf(who, sizeof who, "rank %d%s%s", rank, host[0] ? " on host " : "", host);
     snprintf(text, sizeof text,
              "%s has not answered rank %d on host %s for %.0f s, in %s; if it only needs more "
              "time, raise --peer-timeout",
