@@ -113,11 +113,20 @@ trap stop INT TERM USR1
 [ -z "$hosts" ] || answering=$(mktemp)
 trap '[ -z "$answering" ] || rm -f "$answering"' EXIT
 
+# A checkpoint from before this script began may have ended another run, or this one with a lower
+# --steps.
+stamp() { [ ! -s "$dir/last.safetensors" ] || stat -c '%i %y' "$dir/last.safetensors"; }
+began=$(stamp)
+has_ended() { # STATUS
+    [ "$(saved ended)" = 1 ] && { [ "$1" = 0 ] || [ "$(stamp)" != "$began" ]; }
+}
+
 failures=0 last=$(saved update) resumed=()
 for flag in "$@"; do [ "$flag" != --resume ] || resumed=(--resume); done
 while :; do
     slots=$(dividing "$(count_slots)")
     [ "$slots" -gt 0 ] || die "no host answers"
+    [ -z "$stopped" ] || exit 1
     # Flags that begin a run are of no use to one that continues.
     flags=() skip=""
     for flag in "$@"; do
@@ -145,8 +154,9 @@ while :; do
     child=""
     update=$(saved update)
     [ -z "$stopped" ] || exit "$status"
-    [ "$(saved ended)" != 1 ] || exit 0
-    [ -n "$update" ] || exit "$((status ? status : 1))"     # it never began
+    ! has_ended "$status" || exit 0
+    [ "$(stamp)" != "$began" ] || [ "${#resumed[@]}" -gt 0 ] ||
+        exit "$((status ? status : 1))" # it never began
     if [ "$update" = "$last" ]; then failures=$((failures + 1)); else failures=1; fi
     [ "$failures" -le 3 ] || die "three failures without a new checkpoint after update $update"
     echo "run-elastic.sh: the run ended with status $status; continuing after update $update" >&2

@@ -5,6 +5,7 @@
 #   netns.sh up HOSTS [RATE]     hosts tp1, tp2, ... at 10.77.0.1, ...; RATE limits what each sends,
 #                                as "200mbit"
 #   netns.sh rate HOSTS RATE     changes the rate
+#   netns.sh delay HOSTS TIME    delays what each sends, as "50ms"; needs netem
 #   netns.sh run MPI HOSTS PROGRAM ...   one process on each host; MPI is openmpi or mpich
 #   netns.sh cut HOST            cuts the cable of host number HOST
 #   netns.sh down                removes all hosts
@@ -74,13 +75,21 @@ agent() { # [FLAG ...] ADDRESS COMMAND ...
 case ${1:-} in
 possible)
     [ "$(id -u)" = 0 ] && command -v ip >/dev/null && command -v tc >/dev/null || exit 1
-    up 1 1gbit 2>/dev/null && down
+    status=0
+    up 1 1gbit 2>/dev/null || status=1
+    down
+    exit "$status"
     ;;
-up | rate | run | agent)
+up | rate | delay | run | agent)
     command=$1
     shift
     case $command in
     rate) for ((k = 1; k <= $1; k++)); do limit "$k" "$2"; done ;;
+    delay)
+        for ((k = 1; k <= $1; k++)); do
+            ip netns exec "tp$k" tc qdisc replace dev "tpv$k" root netem delay "$2"
+        done
+        ;;
     *) "$command" "$@" ;;
     esac
     ;;

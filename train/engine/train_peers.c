@@ -15,6 +15,7 @@
 /* ---- agreement ---- */
 
 typedef struct reason {
+    bool in_sums; /* it may come from any process */
     char why[sizeof((tp_trainer *)0)->why];
 } reason;
 
@@ -26,16 +27,24 @@ static bool is_common(const reason *all, int ranks)
     return true;
 }
 
-/* Fails this process with the first reason of any. */
+/* The first process with a reason of its own, or else with any; ranks: none. */
+static int find_reason(const reason *all, int ranks)
+{
+    int any = 0, own = 0;
+    while (any < ranks && !all[any].why[0]) any++;
+    while (own < ranks && (!all[own].why[0] || all[own].in_sums)) own++;
+    return own < ranks ? own : any;
+}
+
+/* Fails this process with that reason. */
 static void share_reason(tp_trainer *r)
 {
     const int ranks = r->run.ranks;
-    reason mine = { 0 }, *all = calloc((size_t)ranks, sizeof *all);
+    reason mine = { .in_sums = r->in_sums }, *all = calloc((size_t)ranks, sizeof *all);
     snprintf(mine.why, sizeof mine.why, "%s", r->why);
     const bool told = all && tp_peers_gather(r->peers, &mine, sizeof mine, all);
-    int k = 0;
-    while (told && k < ranks && !all[k].why[0]) k++;
-    if (told && k < ranks && !is_common(all, ranks)) {
+    const int k = told ? find_reason(all, ranks) : ranks;
+    if (k < ranks && !is_common(all, ranks)) {
         r->why[0] = '\0';
         tp__run_fail(r, "rank %d on host %s: %s", k, tp_peers_host(r->peers, k), all[k].why);
     } else

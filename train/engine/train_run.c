@@ -45,7 +45,10 @@ bool tp__run_fine(tp_trainer *r)
     const tp_run *R = &r->run;
     if (R->D && !tp_device_ok(R->D)) tp__run_fail(r, "%s", tp_device_why(R->D));
     if (R->P && !tp_params_ok(R->P)) tp__run_fail(r, "%s", tp_params_why(R->P));
-    if (r->O && tp_optim_code(r->O) == TP_E_NONFINITE) tp__run_lost(r, tp_optim_why(r->O));
+    if (r->O && tp_optim_code(r->O) == TP_E_NONFINITE && !r->why[0]) {
+        r->in_sums = true;
+        tp__run_lost(r, tp_optim_why(r->O));
+    }
     if (r->O && !tp_optim_ok(r->O)) tp__run_fail(r, "%s", tp_optim_why(r->O));
     if (r->ema && !tp_ema_ok(r->ema)) tp__run_fail(r, "%s", tp_ema_why(r->ema));
     if (R->T) tape_fine(r, R->T);

@@ -104,6 +104,7 @@ typedef struct tp_trainer {
     tp_forecast plan; /* for memory; all zero: none, see plan_why */
     char plan_why[6000];
     char why[6000];
+    bool in_sums; /* NaN in gradients, which are sums over the processes */
 } tp_trainer;
 
 /* ---- train_settings.c ---- */
