@@ -110,8 +110,31 @@ stop() {
     [ -z "$child" ] || kill -USR1 "$child" 2>/dev/null || true
 }
 trap stop INT TERM USR1
+
+# Waits for the launcher; sets $status. After a process has named a silent one the launcher should
+# end the rest, but it may wait in vain for a host whose cable is cut.
+await() {
+    local ticks=0
+    while kill -0 "$child" 2>/dev/null; do
+        sleep 0.2 &
+        wait "$!" || true # ends early when a signal comes
+        ! grep -q ' has not answered rank ' "$said" || ticks=$((ticks + 1))
+        if [ "$ticks" = 50 ]; then
+            echo "run-elastic.sh: the launcher does not end within 10 s and is killed" >&2
+            kill -TERM "$child" 2>/dev/null || true
+        fi
+        [ "$ticks" -lt 60 ] || kill -KILL "$child" 2>/dev/null || true
+    done
+    status=0
+    wait "$child" || status=$?
+}
 [ -z "$hosts" ] || answering=$(mktemp)
-trap '[ -z "$answering" ] || rm -f "$answering"' EXIT
+said=$(mktemp) # what the launcher wrote to standard error
+trap 'rm -f "$said" ${answering:+"$answering"}' EXIT
+# Open MPI's own daemons notice a lost host.
+export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-5}
+export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-2}
+export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-3}
 
 # A checkpoint from before this script began may have ended another run, or this one with a lower
 # --steps.
@@ -141,16 +164,13 @@ while :; do
         *) flags+=("$flag") ;;
         esac
     done
-    status=0
+    : >"$said"
+    # In a session of its own, so that Ctrl-C reaches only this script.
     # shellcheck disable=SC2086 # the launcher's own flags are words
-    $launcher ${answering:+--hostfile "$answering"} -n "$slots" "${flags[@]}" \
-        ${resumed[@]+"${resumed[@]}"} &
+    setsid $launcher ${answering:+--hostfile "$answering"} -n "$slots" "${flags[@]}" \
+        ${resumed[@]+"${resumed[@]}"} 2> >(trap '' INT TERM USR1 && exec tee "$said" >&2) &
     child=$!
-    wait "$child" || status=$?
-    while kill -0 "$child" 2>/dev/null; do # wait returns when a signal comes
-        status=0
-        wait "$child" || status=$?
-    done
+    await
     child=""
     update=$(saved update)
     [ -z "$stopped" ] || exit "$status"

@@ -1,5 +1,5 @@
-/* together.h - several processes that share a batch, as seen by a kernel whose result depends on all
- * rows: batch norms in training. */
+/* together.h - several processes that share a batch, as seen by a kernel whose result depends on
+ * all rows: batch norms in training. */
 #ifndef TP_TOGETHER_H
 #define TP_TOGETHER_H
 

@@ -7,7 +7,7 @@
 # are found. A process dies at a random moment after a checkpoint, in one case of four also before
 # it, while they start. Prints the kills; the status is that of COMMAND.
 set -euo pipefail
-kills=$1 RANDOM=$2 dir=$3
+kills=$1 RANDOM=$2 dir=$(realpath -m "$3")
 shift 3
 
 update() {
@@ -21,7 +21,7 @@ killed=0 dead=" " before=""
 while [ "$killed" -lt "$kills" ]; do
     kill -0 "$run" 2>/dev/null || break
     sleep "0.$((RANDOM % 10))$((RANDOM % 10))"
-    mapfile -t ranks < <(pgrep -f "^[^ ]*program [^ ]*.*$dir" || true)
+    mapfile -t ranks < <(pgrep -f "^[^ ]*program .*$dir" || true)
     new=()
     for process in "${ranks[@]}"; do [[ $dead == *" $process "* ]] || new+=("$process"); done
     [ "${#new[@]}" -gt 0 ] || continue

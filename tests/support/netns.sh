@@ -8,6 +8,7 @@
 #   netns.sh delay HOSTS TIME    delays what each sends, as "50ms"; needs netem
 #   netns.sh run MPI HOSTS PROGRAM ...   one process on each host; MPI is openmpi or mpich
 #   netns.sh cut HOST            cuts the cable of host number HOST
+#   netns.sh mend HOST           joins it again
 #   netns.sh down                removes all hosts
 #   netns.sh agent [FLAG ...] ADDRESS COMMAND ...   what the launchers call in place of ssh
 set -euo pipefail
@@ -38,6 +39,7 @@ down() {
     local host
     for host in $(hosts); do
         ip netns pids "$host" | xargs -r kill -9 2>/dev/null || true
+        ip link del "tpb${host#tp}" 2>/dev/null || true # with both ends; a dying process keeps it
         ip netns del "$host"
     done
     ip link del tpbridge 2>/dev/null || true
@@ -46,6 +48,7 @@ down() {
 run() { # MPI HOSTS PROGRAM ...
     local mpi=$1 n=$2 list="" k
     shift 2
+    [ "$1" != -n ] || shift 2 # of run-elastic.sh
     for ((k = 1; k <= n; k++)); do list+=${list:+,}10.77.0.$k; done
     case $mpi in
     openmpi)
@@ -94,6 +97,7 @@ up | rate | delay | run | agent)
     esac
     ;;
 cut) ip -n "tp$2" link set "tpv$2" down ;;
+mend) ip -n "tp$2" link set "tpv$2" up ;;
 down) down ;;
 -* | 10.77.*) agent "$@" ;; # MPICH gives the agent no arguments of its own
 *) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" ;;

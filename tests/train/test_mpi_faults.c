@@ -229,7 +229,7 @@ Test(mpi_faults, a_signal_to_the_script)
     for (int m = 0; m < MPI_KINDS; m++)
         for (int i = 0; has_mpi((mpi_kind)m) && i < 3; i++) {
             snprintf(command, sizeof command,
-                     "rm -rf run; trap '' USR1; (trap - USR1; exec %s >out 2>err) & p=$!; "
+                     "rm -rf run; env --default-signal %s >out 2>err & p=$!; "
                      "until grep -qs '\"step\": *6,' run/log.jsonl; do sleep 0.1; "
                      "kill -0 $p || exit 1; done; kill -%s $p; wait $p; echo status $? >>out",
                      elastic((mpi_kind)m, "--nap 100"), signals[i]);
@@ -297,25 +297,42 @@ static bool run_on_hosts(mpi_kind m, const char *more, const char *then)
     return done;
 }
 
+/* The processes end within the limit. The launcher may wait for the lost host, so run-elastic.sh
+ * ends it, and continues: by then the cable is mended. */
+static const char *const cut_and_mend =
+    "until grep -qs '\"step\": *6,' run/log.jsonl; do sleep 0.1; kill -0 $p || break; done; " NETNS
+    "cut 2; for i in $(seq 80); do sleep 0.1; "
+    "pgrep -f \"^[^ ]*faults_program .*$(pwd)\" >/dev/null || break; done; echo $i >ticks; "
+    "for i in $(seq 150); do grep -q run-elastic.sh: err && break; sleep 0.1; done; " NETNS
+    "mend 2; wait $p";
+
+static void cut_cable(mpi_kind m)
+{
+    char command[9000];
+    cr_assert(shell(NETNS "up 2"));
+    snprintf(command, sizeof command,
+             "rm -rf run; timeout 100 %s -n 2 --mpirun '%srun %s 2' %s/faults_program %s "
+             "--nap 200 </dev/null >out 2>err & p=$!; %s",
+             ELASTIC, NETNS, m == MPICH ? "mpich" : "openmpi", TP_BIN_DIR, flags_of("run"),
+             cut_and_mend);
+    cr_expect(shell(command), "the run continues after its cable is mended");
+    slurp("err", errors, sizeof errors);
+    slurp("ticks", out, sizeof out);
+    cr_expect_lt(atoi(out), 80, "%s: all end within 8 s", mpi_name(m));
+    cr_expect(strstr(errors, "faults_program: rank 1 on host ") &&
+                  strstr(errors, " has not answered rank 0 on host ") &&
+                  strstr(errors, "(last checkpoint: update 5)"),
+              "%s: %s", mpi_name(m), errors);
+    expect_nobody_left("a cut cable");
+    expect_same_end("a cut cable");
+    cr_assert(shell(NETNS "down"));
+}
+
 Test(mpi_hosts, a_cable_is_cut)
 {
     train_reference(2);
-    for (int m = 0; m < MPI_KINDS; m++) {
-        if (!has_mpi((mpi_kind)m)) continue;
-        cr_assert(shell(NETNS "up 2"));
-        const double began = tp_seconds();
-        cr_expect(!run_on_hosts((mpi_kind)m, "--nap 200", NETNS "cut 2"));
-        cr_expect_lt(tp_seconds() - began, 40);
-        cr_expect(strstr(errors, "faults_program: rank 1 on host ") &&
-                      strstr(errors, " has not answered rank 0 on host ") &&
-                      strstr(errors, "(last checkpoint: update 5)"),
-                  "%s: %s", mpi_name((mpi_kind)m), errors);
-        expect_nobody_left("a cut cable");
-        expect_whole("run/last.safetensors", SAVED);
-        cr_assert(shell(NETNS "down"));
-        cr_expect_eq(train((mpi_kind)m, 2, "run", "--resume"), 0, "%s", errors);
-        expect_same_end("a cut cable");
-    }
+    for (int m = 0; m < MPI_KINDS; m++)
+        if (has_mpi((mpi_kind)m)) cut_cable((mpi_kind)m);
 }
 
 /* An update takes longer than the limit, but bytes arrive. */
