@@ -39,8 +39,9 @@ typedef struct tp_transport {
      * (0 to 16383) between two processes arrive in order. NULL: failed. */
     void *(*send)(void *env, int to, int tag, const void *data, size_t n);
     void *(*receive)(void *env, int from, int tag, void *data, size_t n);
-    /* 1: the message is done, and the request is gone; 0: not yet; -1: failed. Makes progress on
-     * all messages. */
+    /* 1: the message is done, and the request is gone; 0: not yet; 2: not yet, but a part of it has
+     * been moved since the last call; -1: failed. Makes progress on all messages. A transport that
+     * never returns 2 needs a timeout longer than the longest message. */
     int (*test)(void *env, void *request);
     const char *(*why)(void *env); /* a message failed; may be NULL */
     /* Not called after an error, when MPI could wait for ever; may be NULL. */

@@ -203,13 +203,12 @@ static void kill_at_random(mpi_kind m)
     snprintf(more, sizeof more, "--steps %d --nap 20", 50 * n);
     cr_assert(shell("rm -rf run reference"));
     cr_assert_eq(train(any_mpi(), 3, "reference", more), 0, "%s", errors);
-    snprintf(command, sizeof command, "%skill_ranks.sh %d %s run %s >kills 2>&1", SUPPORT, n,
-             seed ? seed : "1", elastic(m, more));
+    snprintf(command, sizeof command,
+             "%skill_ranks.sh %d %s run %s >kills 2>&1 && grep -qx 'kills: %d, status 0' kills",
+             SUPPORT, n, seed ? seed : "1", elastic(m, more), n);
     const bool done = shell(command);
-    slurp("kills", out, sizeof out);
-    cr_expect(done, "seed %s: %s", seed ? seed : "1", out);
-    snprintf(more, sizeof more, "kills: %d, status 0", n);
-    cr_expect(strstr(out, more), "%s", out);
+    if (!done) shell("grep -a '^kill\\|run-elastic' kills | tail >&2");
+    cr_expect(done, "%s, seed %s", mpi_name(m), seed ? seed : "1");
     expect_same_end("random kills");
     expect_nobody_left("random kills");
 }
@@ -335,13 +334,13 @@ Test(mpi_hosts, a_cable_is_cut)
         if (has_mpi((mpi_kind)m)) cut_cable((mpi_kind)m);
 }
 
-/* An update takes longer than the limit, but bytes arrive. */
+/* The exchanges of an update take about a second. */
 Test(mpi_hosts, a_slow_cable)
 {
     for (int m = 0; m < MPI_KINDS; m++) {
         if (!has_mpi((mpi_kind)m)) continue;
-        cr_assert(shell(NETNS "up 2 1mbit"));
-        cr_expect(run_on_hosts((mpi_kind)m, "--steps 2 --width 400", ":"), "%s: %s",
+        cr_assert(shell(NETNS "up 2 10mbit"));
+        cr_expect(run_on_hosts((mpi_kind)m, "--steps 2 --width 20000", ":"), "%s: %s",
                   mpi_name((mpi_kind)m), errors);
         cr_expect_eq(update_in("run/last.safetensors"), 2);
         cr_assert(shell(NETNS "down"));

@@ -28,7 +28,7 @@ struct tp_peers {
     tp_host *_Atomic host; /* of each rank; NULL: not known yet */
     /* Read by the watchdog: */
     atomic_int waiting;             /* the rank that is waited for; -1: none; ranks: some */
-    atomic_uint_least64_t progress; /* messages done so far */
+    atomic_uint_least64_t progress; /* messages done, and parts of them */
     _Atomic double limit;           /* seconds */
     char during[2][120];            /* what the processes do now: the one in use */
     atomic_int using;

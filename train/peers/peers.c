@@ -155,8 +155,9 @@ bool tp__peers_done(tp_peers *G, tp_message *m)
     if (!m->request || G->err.code != TP_OK) return true;
     const int done = G->t.test(G->t.env, m->request);
     if (done == 0) return false;
-    m->request = NULL;
     G->progress++;
+    if (done == 2) return false;
+    m->request = NULL;
     if (done < 0) fail_message(G, m, "with");
     return true;
 }
