@@ -5,9 +5,6 @@
  * that in bf16). Backward reads x and dy twice: 20 bytes. Evaluation moves 8 bytes forward;
  * backward 20 with gradients of w and b, 8 without. About 20 operations per element: bound by
  * memory. */
-#include <stdio.h>
-#include <vector>
-
 #include "cuda/kit/channel_norm.cuh"
 #include "tensor/geometry/norms.h"
 
@@ -81,36 +78,6 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-static tp_code refused(const tp_call *c, const char *why, tp_code code)
-{
-    snprintf(c->why, TP_WHY, "batch norm: %s", why);
-    return code;
-}
-
-/* Replaces the number of rows and the vectors a and b [C] of the GPU by those of all processes;
- * waits for the GPU. moments: a and b are means and sums of squared deviations, else sums. */
-static tp_code join(const tp_call *c, int64_t C, double *rows, float *a, float *b, bool moments)
-{
-    tp_device *D = c->dev;
-    if (D->capturing)
-        return refused(c, "statistics of several processes cannot be part of a recorded step",
-                       TP_E_STATE);
-    std::vector<float> host(2 * C);
-    std::vector<double> x(1 + 2 * C);
-    D->be->download(D, host.data(), a, C * sizeof(float));
-    D->be->download(D, host.data() + C, b, C * sizeof(float));
-    x[0] = *rows;
-    for (int64_t i = 0; i < 2 * C; i++) x[1 + i] = host[i];
-    const bool done = moments ? tp__together_moments(&D->together, C, x.data())
-                              : tp__together_sum(&D->together, 1 + 2 * C, x.data());
-    if (!done) return refused(c, "the statistics of the other processes did not come", TP_E_IO);
-    *rows = x[0];
-    for (int64_t i = 0; i < 2 * C; i++) host[i] = (float)x[1 + i];
-    D->be->upload(D, a, host.data(), C * sizeof(float));
-    D->be->upload(D, b, host.data() + C, C * sizeof(float));
-    return TP_OK;
-}
-
 /* Sets m and s of this call: in training from the batch, also updating the running statistics, else
  * from these. */
 template <class S, int N> static tp_code statistics(const tp_call *c, const tp_matrix &a)
@@ -124,7 +91,7 @@ template <class S, int N> static tp_code statistics(const tp_call *c, const tp_m
         return tp_launch(c, running_kernel, tp_grid(c, a.C), TP_THREADS, 0, a.C, mean, var, eps, m,
                          s);
     int64_t *const batches = tp_absent(&c->x[5]) ? NULL : tp_out<int64_t>(&c->x[5]);
-    const bool joins = c->dev->together.ranks > 1;
+    const bool joins = tp__cuda_joins(c);
     const running to = { c->replay ? NULL : mean, var, batches, (float)(1.0 - at->momentum), eps };
     running first = to;
     first.raw = joins;
@@ -137,7 +104,7 @@ template <class S, int N> static tp_code statistics(const tp_call *c, const tp_m
                          part, m, s);
     double rows = (double)a.rows;
     if (code != TP_OK || !joins) return code;
-    code = join(c, a.C, &rows, m, s, true);
+    code = tp__cuda_join(c, a.C, &rows, m, s, true);
     if (code != TP_OK) return code;
     return tp_launch(c, joined_kernel, tp_grid(c, a.C), TP_THREADS, 0, a.C, (float)rows, to, m, s);
 }
@@ -182,8 +149,8 @@ template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix 
         if (code == TP_OK && c->dx[1 + i].data)
             code = tp_add_parts(c, C, 1, C, sums + i * C, 1 + i);
     double rows = (double)a.rows;
-    if (code == TP_OK && c->train && c->dev->together.ranks > 1)
-        code = join(c, C, &rows, sums, sums + C, false);
+    if (code == TP_OK && c->train && tp__cuda_joins(c))
+        code = tp__cuda_join(c, C, &rows, sums, sums + C, false);
     if (code != TP_OK || !c->dx[0].data) return code;
     const tp_row_param w = tp_row_param_of(c, 1, 1.0f);
     return tp_launch(c, tp_channel_grad<S, N>, tp_grid(c, a.rows * C / N), TP_THREADS, 0, a,

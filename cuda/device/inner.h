@@ -9,8 +9,14 @@
 extern "C" {
 #endif
 
-cudaStream_t tp__cuda_stream(const tp_device *D);     /* also selects the device's GPU */
-int tp__cuda_processors(const tp_device *D);          /* multiprocessors of the GPU */
+cudaStream_t tp__cuda_stream(const tp_device *D); /* also selects the device's GPU */
+int tp__cuda_processors(const tp_device *D);      /* multiprocessors of the GPU */
+/* Do other processes share the batch (tensor/together.h)? */
+bool tp__cuda_joins(const tp_call *c);
+/* Replaces the number of rows and the GPU's vectors a and b [C] by those of all processes. moments:
+ * they are means and sums of squared deviations, else sums. Waits for the GPU. */
+tp_code tp__cuda_join(const tp_call *c, int64_t C, double *rows, float *a, float *b, bool moments);
+
 const uint64_t *tp__cuda_advance(const tp_device *D); /* see tp_random */
 
 /* Checks cudaGetLastError after a launch: TP_OK, or TP_E_CUDA with c->why set. If an earlier kernel
