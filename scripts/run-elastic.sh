@@ -177,8 +177,8 @@ while :; do
     ! has_ended "$status" || exit 0
     [ "$(stamp)" != "$began" ] || [ "${#resumed[@]}" -gt 0 ] ||
         exit "$((status ? status : 1))" # it never began
-    if [ "$update" = "$last" ]; then failures=$((failures + 1)); else failures=1; fi
-    [ "$failures" -le 3 ] || die "three failures without a new checkpoint after update $update"
+    if [ "$update" = "$last" ]; then failures=$((failures + 1)); else failures=0; fi
+    [ "$failures" -lt 3 ] || die "three failures without a new checkpoint after update $update"
     echo "run-elastic.sh: the run ended with status $status; continuing after update $update" >&2
     last=$update
     resumed=(--resume)

@@ -137,17 +137,21 @@ def check(path):
     lines = [json.loads(line) for line in open(path)]
     alone = [m for m in lines if not m["rate"] and m["exchange"] == "exchange"]
     work = {m["ranks"]: m["seconds"] / (1e6 * m["mb"]) for m in alone}
-    worst = 0
+    worst = None
     for m in lines:
         if not m["rate"] or m["exchange"] != "loop":
             continue
+        if m["ranks"] not in work:
+            sys.exit(f'{path} lacks an exchange of {m["ranks"]} processes on one host')
         # All of the loop is backward.
         predicted = step(m["ranks"], m["without"], 1e6 * m["mb"], 125e3 * m["rate"], 50e-6,
                          work[m["ranks"]], 1)
         off = predicted / m["seconds"] - 1
-        worst = max(worst, abs(off))
+        worst = max(worst or 0, abs(off))
         print(f'{m["ranks"]} processes, {m["rate"]:5d} Mbit/s, backward of {m["without"]:.2f} s: '
               f'predicted {predicted:.3f} s, measured {m["seconds"]:.3f} s, {100 * off:+.0f} %')
+    if worst is None:
+        sys.exit(f"{path} has no measured loop in a network")
     print(f"largest difference: {100 * worst:.0f} %")
     return worst
 

@@ -113,12 +113,13 @@ static void process_close(process *p)
 static void differentiate(process *p, int rank, int update, int batch, tp_exchange *X)
 {
     const plan *t = p->m.t;
-    double ones[12289];
+    float ones[12289]; /* a GPU has no f64 */
     for (int i = 0; i < 12289; i++) ones[i] = 1;
     tp_reset(p->T);
-    tp_feed(p->T, &p->ones, TP_F64, TP_SHAPE(12289), ones);
+    tp_feed(p->T, &p->ones, TP_F32, TP_SHAPE(12289), ones);
     p->m.x = tp_cast(p->T, p->ones, t->dtype);
     const tp_tensor loss = loss_of(p->T, &p->m, rank, update, batch);
+    cr_assert(tp_ok(p->T), "%s", tp_why(p->T));
     if (X && batch + 1 == (t->accumulation ? t->accumulation : 1) && !t->no_begin)
         tp_exchange_begin(X);
     if (X && t->fails && t->fails == rank && update == 1)

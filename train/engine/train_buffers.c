@@ -107,13 +107,15 @@ bool tp__run_even_buffers(tp_trainer *r)
     b.value = malloc((size_t)b.values * sizeof *b.value);
     b.hash = calloc((size_t)b.n + 1, sizeof *b.hash);
     b.all = calloc((size_t)(b.n + 1) * (size_t)r->run.ranks, sizeof *b.all);
-    bool done = tp__run_everywhere(r, b.value && b.hash && b.all);
-    if (!done) {
-        tp__run_fail(r, "out of memory for the running statistics of all processes");
-    } else if (!exchange(r, &b)) {
+    const bool room = (b.value && b.hash && b.all) ||
+                      tp__run_fail(r, "out of memory for the statistics of all processes");
+    bool done = tp__run_everywhere(r, tp__run_fine(r) && room);
+    if (done && !exchange(r, &b)) {
         const char *why = tp_peers_ok(r->peers) ? tp_params_why(r->run.P) : tp_peers_why(r->peers);
-        done = tp__run_fail(r, "running statistics could not be averaged: %s",
-                            why[0] ? why : "another process of this run failed");
+        r->in_sums = !why[0]; /* another process has the reason */
+        tp__run_fail(r, "running statistics could not be averaged: %s",
+                     why[0] ? why : "another process failed");
+        done = tp__run_everywhere(r, false);
     }
     free(b.value);
     free(b.hash);

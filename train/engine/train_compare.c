@@ -71,18 +71,19 @@ bool tp__run_compare_peers(tp_trainer *r)
 
 enum { WATCHED = 2 }; /* updates whose batches are compared */
 
-void tp__run_watch_rows(tp_trainer *r, int64_t updates)
+void tp__run_watch_rows(tp_trainer *r, bool begins)
 {
-    if (!r->peers) return;
-    if (updates == 0) tp_hash_feeds(r->run.T, true);
-    if (updates == WATCHED) tp_hash_feeds(r->run.T, false);
+    if (!r->peers || r->made >= WATCHED) return;
+    const uint64_t fed = begins ? 0 : tp_feeds_hash(r->run.T);
+    if (fed != 0) r->rows = tp_hash(r->rows, fed);
+    tp_hash_feeds(r->run.T, begins);
 }
 
-bool tp__run_check_rows(tp_trainer *r, int64_t updates)
+bool tp__run_check_rows(tp_trainer *r)
 {
     const int ranks = r->run.ranks;
-    if (!r->peers || updates != WATCHED) return true;
-    const uint64_t mine = tp_feeds_hash(r->run.T);
+    if (!r->peers || r->made != WATCHED) return true;
+    const uint64_t mine = r->rows;
     uint64_t *all = calloc((size_t)ranks, sizeof *all);
     bool told = all && tp_peers_gather(r->peers, &mine, sizeof mine, all);
     if (!told) tp__run_fail(r, "%s", all ? tp_peers_why(r->peers) : "out of memory");

@@ -151,7 +151,7 @@ static void say_goodbye(const tp_trainer *r)
 static int complain(const tp_trainer *r)
 {
     const char *name = r->t->command.name;
-    if (r->run.rank > 0) return 1; /* rank 0 has the reason, too */
+    if (r->run.rank > 0 && tp_peers_ok(r->peers)) return 1; /* rank 0 has the reason, too */
     tp_command_complain(name ? name : "training", r->why);
     return 1;
 }

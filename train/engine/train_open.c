@@ -108,7 +108,8 @@ static bool measure_run(tp_trainer *r)
         return tp__run_fail(r,
                             "there is too little data for an update of %lld x %lld %s: "
                             "lower --batch or --accumulation",
-                            (long long)o->batch, (long long)o->accumulation, r->t->unit);
+                            (long long)(r->batch > 0 ? r->batch : o->batch),
+                            (long long)o->accumulation, r->t->unit);
     r->last = end_of(r, o->steps);
     return r->last > 0 || tp__run_fail(r, "--steps N is needed%s: how many updates to make",
                                        R->per_epoch > 0 ? ", or --epochs N" : "");

@@ -78,7 +78,8 @@ static bool commit(tp_trainer *r, tp_writer *W)
 {
     if (!tp__run_everywhere(r, tp__run_fine(r) && is_there(r))) return false;
     const bool done = tp_peers_commit(r->peers, W, ROWS);
-    const bool own = !done && tp_writer_code(W) != TP_E_STATE; /* the others learn its reason */
+    /* Of several processes, those without a reason of their own get this code. */
+    const bool own = !done && (!r->peers || tp_writer_code(W) != TP_E_STATE);
     if (own) complain(r, W);
     return tp__run_everywhere(r, !own) && done;
 }

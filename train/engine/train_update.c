@@ -150,7 +150,9 @@ static bool run_batch(tp_trainer *r, bool ready)
 {
     tp_tape *T = r->run.T;
     r->run.targets = r->o->batch;
+    tp__run_watch_rows(r, true);
     r->t->next(&r->run);
+    tp__run_watch_rows(r, false);
     if (r->C) put(r, &r->weight, weight_of(r));
     if (!tp__run_fine(r) || (r->C && !agree(r, ready))) return false;
     if (!tp_given(r->losses)) clear(r, &r->losses);
@@ -179,7 +181,11 @@ static bool run_batches(tp_trainer *r)
 static bool exchange(tp_trainer *r)
 {
     if (!r->X || r->parted || tp_exchange_finish(r->X)) return !r->parted;
-    return tp__run_fail(r, "%s", tp_exchange_why(r->X));
+    if (!r->why[0]) { /* another process has the reason */
+        r->in_sums = true;
+        tp__run_fail(r, "%s", tp_exchange_why(r->X));
+    }
+    return tp__run_everywhere(r, false);
 }
 
 /* The factor that averages the gradients over all targets, in all processes. */
@@ -223,12 +229,11 @@ bool tp__run_update(tp_trainer *r, tp_tensor *norm)
 {
     tp_run *R = &r->run;
     tp__run_now(r, "update", R->update + 1, r->made == 0 ? TP_PATIENCE : 1);
-    tp__run_watch_rows(r, r->made);
     if (!begin_update(r) || !exchange(r)) return false;
     if (!step(r, norm) && !r->peers) return false;
     if (!tp__run_even_buffers(r)) return false;
     r->made++;
     R->update++;
     tp__run_place(r, 0);
-    return tp__run_check_rows(r, r->made);
+    return tp__run_check_rows(r);
 }

@@ -89,6 +89,7 @@ typedef struct tp_trainer {
     bool agreed;      /* to exchange this update's gradients */
     bool parted;      /* all processes know that one has failed */
     int64_t made;     /* updates of this process */
+    uint64_t rows;    /* a hash of what the program fed in the first of them; 0: nothing */
     int64_t last;     /* the update that ends the run, unless --time does earlier */
     int64_t saved;    /* update of the last checkpoint; -1: none */
     bool ends;        /* that checkpoint ends the run, by itself: no signal came */
@@ -218,10 +219,11 @@ bool tp__run_together(tp_trainer *r);
  * settings, data and weights: before training, and before each checkpoint. Synchronises. */
 bool tp__run_compare_peers(tp_trainer *r);
 
-/* Call before and after an update; `updates` were made by this process. The batches of the first
- * ones must differ between processes, or a program would train on the same rows several times. */
-void tp__run_watch_rows(tp_trainer *r, int64_t updates);
-bool tp__run_check_rows(tp_trainer *r, int64_t updates);
+/* watch_rows: call before and after the program's next. check_rows: call after an update; the
+ * batches of the first ones must differ between processes, or a program would train on the same rows
+ * several times. */
+void tp__run_watch_rows(tp_trainer *r, bool begins);
+bool tp__run_check_rows(tp_trainer *r);
 
 /* ---- train_buffers.c ---- */
 

@@ -2,6 +2,7 @@
  *
  * With bf16, a sender rounds g + e and keeps the rest in e; sums stay f32. The own piece is not
  * rounded. A parameter that this process did not reach sends zeros, and its e waits. */
+#include <math.h>
 #include <string.h>
 
 #include "autograd/nodes.h"
@@ -72,7 +73,8 @@ static void round_cut(const float *g, float *e, uint16_t *to, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         const float x = g[i] + e[i];
         to[i] = tp__to_bf16(x);
-        e[i] = x - tp__from_bf16(to[i]);
+        const float rest = x - tp__from_bf16(to[i]);
+        e[i] = isfinite(rest) ? rest : 0; /* a NaN must not stay for ever */
     }
 }
 

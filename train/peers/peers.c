@@ -217,7 +217,7 @@ bool tp_peers_sum(tp_peers *G, double *x, int n)
     const bool done = tp_peers_gather(G, x, (size_t)n * sizeof *x, all);
     for (int i = 0; done && i < n; i++) {
         x[i] = 0;
-        for (int k = 0; k < ranks; k++) x[i] += all[k * n + i];
+        for (int k = 0; k < ranks; k++) x[i] += all[(size_t)k * (size_t)n + (size_t)i];
     }
     free(all);
     return done;
