@@ -74,11 +74,6 @@ static void nap(double seconds)
     nanosleep(&t, NULL);
 }
 
-static void limit(int what, rlim_t bytes)
-{
-    setrlimit(what, &(struct rlimit){ bytes, bytes });
-}
-
 static void go_wrong(tp_run *R, const char *fault)
 {
     if (strcmp(fault, "stop") == 0) raise(SIGSTOP);
@@ -86,10 +81,10 @@ static void go_wrong(tp_run *R, const char *fault)
     if (strcmp(fault, "exit") == 0) _exit(0);
     while (strcmp(fault, "hang") == 0) pause();
     if (strcmp(fault, "slow") == 0) nap(6);
-    if (strcmp(fault, "disk") == 0) limit(RLIMIT_FSIZE, 1000);
+    if (strcmp(fault, "disk") == 0) setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 1000, 1000 });
     if (strcmp(fault, "fail") == 0) tp_run_fail(R, "the disk with the data is gone");
     if (strcmp(fault, "memory") == 0) { /* a batch that needs 1 GiB where half as much is left */
-        limit(RLIMIT_AS, (rlim_t)512 << 20);
+        setrlimit(RLIMIT_AS, &(struct rlimit){ (rlim_t)512 << 20, (rlim_t)512 << 20 });
         tp_full(R->T, TP_F32, TP_SHAPE(1 << 28), 0);
     }
 }
