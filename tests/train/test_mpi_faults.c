@@ -1,7 +1,7 @@
-/* test_mpi_faults.c - runs in several processes of which one dies, hangs or fails: the others end
- * within the limit with one sentence, nothing is lost beyond the last checkpoint, and the run that
- * continues gets the bits of one without a fault. Also scripts/run-elastic.sh, and hosts whose cable
- * is cut or slow (network namespaces). What a machine lacks is skipped. */
+/* test_mpi_faults.c - runs in several processes of which one dies, hangs or fails: the others
+ * end within the limit with one sentence, nothing is lost beyond the last checkpoint, and the
+ * run that continues gets the bits of one without a fault. Also scripts/run-elastic.sh, and
+ * hosts whose cable is cut or slow (network namespaces). What a machine lacks is skipped. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -220,8 +220,8 @@ bool tp__run_together(tp_trainer *r);
 bool tp__run_compare_peers(tp_trainer *r);
 
 /* watch_rows: call before and after the program's next. check_rows: call after an update; the
- * batches of the first ones must differ between processes, or a program would train on the same rows
- * several times. */
+ * batches of the first ones must differ between processes, or a program would train on the same
+ * rows several times. */
 void tp__run_watch_rows(tp_trainer *r, bool begins);
 bool tp__run_check_rows(tp_trainer *r);
 

@@ -1,9 +1,9 @@
 /* mpi.c - a transport over MPI, the only file that knows it. It is compiled once for each MPI,
  * since their binary interfaces differ (tapegrad/transport.h says how).
  *
- * Messages travel as bytes on a communicator of their own. Long ones are cut, so that a slow network
- * shows that bytes arrive (and MPI counts in int); both sides cut at the same places, and MPI keeps
- * the order of messages with the same tag. */
+ * Messages travel as bytes on a communicator of their own. Long ones are cut, so that a slow
+ * network shows that bytes arrive (and MPI counts in int); both sides cut at the same places,
+ * and MPI keeps the order of messages with the same tag. */
 #include <ctype.h>
 #include <mpi.h>
 #include <stdio.h>
