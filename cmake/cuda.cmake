@@ -66,6 +66,13 @@ if(TAPEGRAD_CUDA_EMULATION)
       LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/cuda_emulation)
     add_dependencies(tapegrad ${library})
   endforeach()
+  # Sums between processes; only tests that set LD_LIBRARY_PATH find it.
+  add_library(emulated_nccl SHARED ${emulation}/emulated_nccl.c)
+  target_include_directories(emulated_nccl PRIVATE ${emulation} ${PROJECT_SOURCE_DIR})
+  tp_warnings(emulated_nccl)
+  set_target_properties(emulated_nccl PROPERTIES C_VISIBILITY_PRESET default
+    OUTPUT_NAME nccl SOVERSION 2 VERSION 2
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/nccl_emulation)
   set(CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR}/cuda_emulation)
   add_link_options(-Wl,--disable-new-dtags)
   set(cuda_includes ${emulation})

@@ -3,13 +3,15 @@
 #define TP_CUDA_GPU_H
 
 #include "cuda/device/inner.h"
-#include "tensor/backend.h"
+#include "tensor/collective.h"
 
 enum {
     TP_CUDA_RECENT = 16, /* ops named by an error */
     TP_CUDA_NAME = 40,
     TP_CUDA_STAGES = 4 /* pinned staging buffers for uploads */
 };
+
+typedef struct tp_cuda_nccl tp_cuda_nccl; /* nccl.c */
 
 typedef struct tp_cuda {
     int index, processors;
@@ -21,6 +23,7 @@ typedef struct tp_cuda {
     int stage;                            /* the next one to use */
     tp_cuda_marks *marks;                 /* NULL: no profile */
     tp_cuda_graph *graph;                 /* the step being recorded, or NULL */
+    tp_cuda_nccl *nccl;                   /* the sums that the device takes part in, or NULL */
     void *table;                          /* device memory of tp__cuda_table */
     size_t table_bytes;
     char recent[TP_CUDA_RECENT][TP_CUDA_NAME];

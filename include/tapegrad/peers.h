@@ -139,8 +139,12 @@ TP_API TP_CHECKED bool tp_peers_commit(tp_peers *G, tp_writer *W, const char *ro
  * all gradients in them are final, from the second update on. A process that did not reach a
  * parameter adds zeros; one that no process reached keeps no gradient. In all processes the same
  * parameters are frozen; buckets of nothing else are not sent. The bits of the sums depend on the
- * number of processes, not on the options, but for bf16. Gradients on a GPU travel through host
- * memory. */
+ * number of processes, not on the options, but for bf16.
+ *
+ * Gradients on GPUs travel by NCCL 2.18 or later (libnccl.so.2, found at run time) where every
+ * process finds the same version and has a GPU of its own, and bf16 is not asked for; else through
+ * host memory. NCCL sums where the gradients are, in an order of its own, which only repeats with
+ * the same GPUs, their connections, and version. It serves one exchange of a device. */
 typedef struct tp_exchange tp_exchange;
 
 typedef struct tp_exchange_opts {
@@ -184,6 +188,10 @@ typedef struct tp_exchange_stats {
     double bytes, exposed, hidden;
     int64_t updates;
     size_t memory; /* bytes of buffers */
+    /* How gradients travel: "NCCL 2.27.3" (then `bytes` counts what it was given), "messages", or
+     * with the reason, "messages: libnccl.so.2 was not found...". "" before the first update. Valid
+     * until X is freed. */
+    const char *path;
 } tp_exchange_stats;
 TP_API tp_exchange_stats tp_exchange_stats_of(const tp_exchange *X);
 

@@ -93,11 +93,11 @@ void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const
 bool emulated_recording(cudaStream_t s);
 /* Adds a launch's needs to the stream's recording. */
 void emulated_note_launch(const void *kernel, size_t shared);
-/* emulated_place: the position of a GPU's next work in its queue. emulated_finish runs all work
+/* emulated_place: the position of the next work in a queue. emulated_finish runs all work
  * before a position; emulated_passed: it has run. */
-unsigned long long emulated_place(int gpu);
-void emulated_finish(int gpu, unsigned long long place);
-bool emulated_passed(int gpu, unsigned long long place);
+unsigned long long emulated_place(int queue);
+void emulated_finish(int queue, unsigned long long place);
+bool emulated_passed(int queue, unsigned long long place);
 /* cudaErrorInvalidResourceHandle if the stream's GPU is not the current one. The emulation requires
  * this even of calls where CUDA does not document it. */
 cudaError_t emulated_current(cudaStream_t s);

@@ -52,7 +52,7 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
  * and runs the work in stream order. `fault` is an earlier kernel's error. `refused` makes this
  * cuBLASLt call fail. */
 typedef struct CUstream_st {
-    int gpu;
+    int gpu, line; /* line: of its queue */
     void (*enter)(struct CUstream_st *s), (*leave)(struct CUstream_st *s);
     void (*queue)(struct CUstream_st *s, void (*work)(const void *args), const void *args,
                   size_t bytes);
@@ -61,8 +61,8 @@ typedef struct CUstream_st {
 } * cudaStream_t;
 typedef struct CUgraph_st *cudaGraph_t, *cudaGraphExec_t;
 typedef struct CUevent_st {
-    int gpu;
-    unsigned long long place; /* in the queue of the GPU */
+    int gpu, line;            /* of the stream that recorded it */
+    unsigned long long place; /* in that queue */
     double seconds;           /* when the GPU reached it */
 } * cudaEvent_t;
 
@@ -85,6 +85,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t s);
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
@@ -92,6 +95,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
+cudaError_t cudaEventQuery(cudaEvent_t e);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph);

@@ -398,21 +398,25 @@ int refused()
     return emulation.refusals > 0 && emulation.refusals--;
 }
 
-CUstream_st streams[EMULATION_GPUS] = {
-    { 0, enter, leave, emulated_queue_copied, faulted, refused },
-    { 1, enter, leave, emulated_queue_copied, faulted, refused },
+/* The first of each GPU; then those of high priority, one each. */
+CUstream_st streams[EMULATION_STREAMS] = {
+    { 0, 0, enter, leave, emulated_queue_copied, faulted, refused },
+    { 1, 1, enter, leave, emulated_queue_copied, faulted, refused },
+    { 0, 2, enter, leave, emulated_queue_copied, faulted, refused },
+    { 1, 3, enter, leave, emulated_queue_copied, faulted, refused },
 };
 
 /* Runs all queued work of a GPU. */
 void finish(int gpu)
 {
-    emulated_finish(gpu, emulated_place(gpu));
+    for (const CUstream_st &s : streams)
+        if (s.gpu == gpu) emulated_finish(s.line, emulated_place(s.line));
 }
 
 cudaError_t waited(cudaStream_t s)
 {
     if (emulated_recording(s)) return said(cudaErrorStreamCaptureUnsupported);
-    finish(s->gpu);
+    emulated_finish(s->line, emulated_place(s->line));
     return said(cudaSuccess);
 }
 
@@ -725,6 +729,28 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
     return said(cudaSuccess);
 }
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return said(cudaSuccess);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority)
+{
+    (void)flags;
+    *s = &streams[current + (priority < 0 ? EMULATION_GPUS : 0)];
+    return said(cudaSuccess);
+}
+
+/* The environment variable EMULATION_BUS gives each process a GPU of its own. */
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
+{
+    const char *bus = std::getenv("EMULATION_BUS");
+    std::snprintf(id, size_t(size), "%s:%02x:00.0", bus ? bus : "0000", unsigned(device));
+    return said(cudaSuccess);
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     (void)s;
@@ -738,10 +764,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
-    const int gpu = e->gpu;
+    const int line = e->line;
     const unsigned long long place = e->place;
     (void)flags;
-    emulated_queue(s, [=] { emulated_finish(gpu, place); });
+    emulated_queue(s, [=] { emulated_finish(line, place); });
     return said(cudaSuccess);
 }
 
@@ -749,14 +775,14 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 {
     (void)flags;
     *e = emulation.fault ? nullptr : static_cast<cudaEvent_t>(calloc(1, sizeof **e));
-    if (*e) (*e)->gpu = current;
+    if (*e) (*e)->gpu = (*e)->line = current;
     return said(*e ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 /* Runs the queue first: it may still hold the event's recording. */
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
-    emulated_finish(e->gpu, e->place);
+    emulated_finish(e->line, e->place);
     free(e);
     return said(cudaSuccess);
 }
@@ -770,13 +796,14 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
         clock_gettime(CLOCK_MONOTONIC, &t);
         e->seconds = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
     });
-    e->place = emulated_place(s->gpu);
+    e->line = s->line;
+    e->place = emulated_place(s->line);
     return said(cudaSuccess);
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
-    if (!emulated_passed(from->gpu, from->place) || !emulated_passed(to->gpu, to->place))
+    if (!emulated_passed(from->line, from->place) || !emulated_passed(to->line, to->place))
         return said(cudaErrorNotReady);
     *ms = (float)(1e3 * (to->seconds - from->seconds));
     return said(cudaSuccess);
@@ -784,7 +811,14 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
-    emulated_finish(e->gpu, e->place);
+    emulated_finish(e->line, e->place);
+    return said(cudaSuccess);
+}
+
+/* A host that asks repeatedly has waited long enough: what it asks for runs. */
+cudaError_t cudaEventQuery(cudaEvent_t e)
+{
+    emulated_finish(e->line, e->place);
     return said(cudaSuccess);
 }
 

@@ -19,11 +19,11 @@ struct CUgraph_st {
 static CUgraph_st *recording; /* the graph being recorded, or none */
 static cudaStream_t recorded; /* its stream */
 
-/* Each GPU has one stream. */
+/* Each stream has its own. */
 static struct {
     std::deque<std::function<void()>> work;
     unsigned long long done; /* all earlier places are done */
-} queues[EMULATION_GPUS];
+} queues[EMULATION_STREAMS];
 
 void emulated_queue(cudaStream_t s, std::function<void()> work)
 {
@@ -31,7 +31,7 @@ void emulated_queue(cudaStream_t s, std::function<void()> work)
     if (emulated_recording(s))
         recording->work.push_back(std::move(work));
     else
-        queues[s->gpu].work.push_back(std::move(work));
+        queues[s->line].work.push_back(std::move(work));
 }
 
 void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const void *args,
@@ -42,20 +42,20 @@ void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const
     emulated_queue(s, [=] { work(kept.data()); });
 }
 
-unsigned long long emulated_place(int gpu)
+unsigned long long emulated_place(int queue)
 {
-    return queues[gpu].done + queues[gpu].work.size();
+    return queues[queue].done + queues[queue].work.size();
 }
 
-bool emulated_passed(int gpu, unsigned long long place)
+bool emulated_passed(int queue, unsigned long long place)
 {
-    return queues[gpu].done >= place;
+    return queues[queue].done >= place;
 }
 
 /* After a fault, queued work is dropped. */
-void emulated_finish(int gpu, unsigned long long place)
+void emulated_finish(int queue, unsigned long long place)
 {
-    auto &q = queues[gpu];
+    auto &q = queues[queue];
     while (q.done < place && !q.work.empty()) {
         const std::function<void()> work = std::move(q.work.front());
         q.work.pop_front();

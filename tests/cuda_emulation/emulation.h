@@ -36,7 +36,7 @@ typedef struct emulation_settings {
     size_t fault_bytes;      /* > 0: fault when more memory is requested        */
 } emulation_settings;
 
-enum { EMULATION_GPUS = 2 };
+enum { EMULATION_GPUS = 2, EMULATION_STREAMS = 2 * EMULATION_GPUS };
 extern emulation_settings emulation;
 
 /* The number of threads started by all launches so far. */

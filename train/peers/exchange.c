@@ -10,8 +10,8 @@
 #include <tapegrad/random.h>
 
 #include "autograd/nodes.h"
+#include "train/peers/direct.h"
 #include "train/peers/exchange.h"
-#include "train/peers/wire.h"
 
 enum {
     FLIGHTS = 8,
@@ -31,7 +31,8 @@ struct tp_exchange {
     bool whole; /* owners have whole parameters */
     tp_cuts shards;
     tp_wire w;
-    tp_flight flight[FLIGHTS];
+    tp_direct direct;
+    tp_flight flight[FLIGHTS]; /* none if sums are direct */
     int flights;
     int base;      /* of tags */
     uint64_t left; /* buckets so far */
@@ -65,10 +66,16 @@ static bool alone(const tp_exchange *X)
 
 /* ---- construction ---- */
 
-static void close_plan(tp_exchange *X)
+static void close_flights(tp_exchange *X)
 {
     for (int i = 0; i < X->flights; i++) tp__flight_close(&X->flight[i]);
     X->flights = 0;
+}
+
+static void close_plan(tp_exchange *X)
+{
+    tp__direct_close(&X->direct, &X->w);
+    close_flights(X);
     tp__wire_close(&X->w);
     tp__cuts_free(&X->shards);
     free(X->stays);
@@ -235,6 +242,10 @@ static void leave(tp_exchange *X)
         const int bucket = X->order[X->next];
         if (X->stays[bucket]) continue;
         if (X->missing[bucket] > 0 || X->G->err.code != TP_OK) return;
+        if (X->direct.on) {
+            tp__direct_leave(&X->direct, &X->w, bucket);
+            continue;
+        }
         tp_flight *f = free_flight(X);
         if (!f) return;
         const int tag = X->base + (int)(X->left++ % (TAGS / 2)) * 2;
@@ -267,26 +278,37 @@ static void send_rest(tp_exchange *X)
         if (++spins % SPINS == 0) sched_yield();
     }
     X->G->waiting = -1;
+    if (X->direct.on) tp__direct_wait(&X->direct, &X->w);
 }
 
 /* ---- one update ---- */
 
-/* In the first update, before anything is sent: do all processes send the same? */
+static bool agree(tp_exchange *X, const tp_offer *all)
+{
+    if (!tp__direct_agree(&X->direct, &X->w, all)) return false;
+    if (!X->direct.on) return true;
+    close_flights(X);
+    X->stats.memory = X->direct.spare->bytes;
+    return true;
+}
+
+/* In the first update, before anything is sent: do all processes send the same, and how? */
 static bool compare(tp_exchange *X)
 {
     const int ranks = tp_peers_count(X->G);
-    const uint64_t mine = plan_hash(X);
-    uint64_t *all = calloc((size_t)ranks, sizeof mine);
+    tp_offer mine = { .plan = plan_hash(X) }, *all = calloc((size_t)ranks, sizeof mine);
     if (!all) return tp__peers_fail(X->G, "out of memory for a comparison");
+    tp__direct_offer(&X->direct, &X->w, &mine);
     const bool got = tp_peers_gather(X->G, &mine, sizeof mine, all);
     for (int k = 1; got && k < ranks; k++)
-        if (all[k] != all[0])
+        if (all[k].plan != all[0].plan)
             tp__err(&X->err, TP_E_VALUE,
                     "exchange: the parameters or the options of rank %d differ from those of rank "
                     "0: all processes must build the same model",
                     k);
+    const bool same = got && X->err.code == TP_OK && agree(X, all);
     free(all);
-    return got && X->err.code == TP_OK;
+    return same;
 }
 
 /* A bucket of frozen parameters stays. That is decided once an update, as it must be the same in
@@ -445,5 +467,6 @@ tp_exchange_stats tp_exchange_stats_of(const tp_exchange *X)
 {
     tp_exchange_stats s = X ? X->stats : (tp_exchange_stats){ 0 };
     if (X) s.bytes = X->w.bytes;
+    s.path = X ? X->direct.path : "";
     return s;
 }

@@ -24,7 +24,7 @@ static void give_zeros(tp_wire *w, tp_node *n)
     }
 }
 
-static tp_buf *gradient(tp_wire *w, int entry)
+tp_buf *tp__gradient(tp_wire *w, int entry)
 {
     tp_node *n = w->P->entries[entry].node;
     if (!w->touched[entry]) {
@@ -98,7 +98,7 @@ void tp__pack(tp_flight *f, tp_wire *w)
     const size_t size = tp_dtype_size(w->P->dtype);
     const tp_piece *first = tp__piece(w, f->bucket, 0), *last = first + w->ranks - 1;
     for (int i = first->first; i < last->first + last->n; i++)
-        f->held[i - first->first] = gradient(w, w->cuts.at[i].entry);
+        f->held[i - first->first] = tp__gradient(w, w->cuts.at[i].entry);
     for (int k = 0; k < w->ranks; k++) {
         const tp_piece *p = tp__piece(w, f->bucket, k);
         const part y = part_of(f, w, k);

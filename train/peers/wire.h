@@ -3,7 +3,7 @@
  * In flight, a bucket passes two stages: each process sends piece k to process k and adds the
  * pieces that it got, in the order of the ranks; then it sends its sums to all others. A piece that
  * is one stretch of host memory travels from and to the gradient itself, others through a host
- * buffer. */
+ * buffer. Sums by the GPUs' own library take neither stage: direct.h. */
 #ifndef TP_WIRE_H
 #define TP_WIRE_H
 
@@ -69,6 +69,9 @@ bool tp__flight_landed(tp_flight *f, tp_wire *w);
 int tp__flight_waits(const tp_flight *f, const tp_wire *w);
 
 /* pack.c */
+/* The gradient of an entry, which the caller holds; zeros in place of one that was not reached.
+ * NULL: out of memory, with w->failed. */
+tp_buf *tp__gradient(tp_wire *w, int entry);
 /* Gives the parameters of the bucket gradients, holds them, and packs the pieces. */
 void tp__pack(tp_flight *f, tp_wire *w);
 /* Replaces the own piece by the sum over all. */
