@@ -92,7 +92,8 @@ template <class S, int N> static tp_code statistics(const tp_call *c, const tp_m
                          s);
     int64_t *const batches = tp_absent(&c->x[5]) ? NULL : tp_out<int64_t>(&c->x[5]);
     const bool joins = tp__cuda_joins(c);
-    const running to = { c->replay ? NULL : mean, var, batches, (float)(1.0 - at->momentum), eps };
+    const running to = { c->replay ? NULL : mean,     var, batches,
+                         (float)(1.0 - at->momentum), eps, false };
     running first = to;
     first.raw = joins;
     if (joins) first.mean = NULL;

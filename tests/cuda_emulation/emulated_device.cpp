@@ -5,6 +5,7 @@
  * switching. If no thread can proceed, the kernel has deadlocked: the launch fails where a GPU
  * would hang. */
 #include "cuda_runtime.h"
+#include "emulated_memory.h"
 #include "emulation.h"
 #include "races.h"
 
@@ -16,11 +17,8 @@
 #include <vector>
 
 #ifdef TP_ASAN /* this file itself is not instrumented */
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #else
-#define __asan_poison_memory_region(p, n)              ((void)(p), (void)(n))
-#define __asan_unpoison_memory_region(p, n)            ((void)(p), (void)(n))
 #define __sanitizer_start_switch_fiber(save, base, n)  ((void)(save), (void)(base), (void)(n))
 #define __sanitizer_finish_switch_fiber(save, base, n) ((void)(save), (void)(base), (void)(n))
 #endif
@@ -41,86 +39,6 @@ namespace
 constexpr size_t STACK = 256 << 10;
 constexpr size_t SHARED = 99 << 10;  /* per block; the minimum, of 8.6 and 8.9 */
 constexpr size_t UNASKED = 48 << 10; /* without cudaFuncSetAttribute and for declared arrays */
-constexpr int POISON = 0xff;         /* NaN in every floating type, -1 in integers */
-
-/* ---- device memory ---- */
-
-struct Allocation {
-    size_t bytes;
-    int gpu;
-};
-
-std::map<char *, Allocation> allocations;
-size_t in_use[EMULATION_GPUS];
-thread_local int current; /* the GPU */
-/* The dynamic shared memory that cudaFuncSetAttribute granted each kernel, per GPU. */
-std::map<const void *, size_t> asked[EMULATION_GPUS];
-int inside; /* 0: between launches and copies, when the host must not access device memory */
-cudaError_t last_error;
-
-/* Opens the memory of the stream's GPU, but of no other GPU. */
-void enter(cudaStream_t s)
-{
-    if (inside++ == 0)
-        for (const auto &a : allocations)
-            if (a.second.gpu == s->gpu) __asan_unpoison_memory_region(a.first, a.second.bytes);
-}
-
-void leave(cudaStream_t s)
-{
-    if (--inside == 0)
-        for (const auto &a : allocations)
-            if (a.second.gpu == s->gpu) __asan_poison_memory_region(a.first, a.second.bytes);
-}
-
-/* True if the address is on another GPU. */
-bool elsewhere(const void *p, cudaStream_t s)
-{
-    const char *at = static_cast<const char *>(p);
-    auto a = allocations.upper_bound(const_cast<char *>(at));
-    if (a == allocations.begin()) return false;
-    --a;
-    return at < a->first + a->second.bytes && a->second.gpu != s->gpu;
-}
-
-void *poisoned(void *p, size_t bytes)
-{
-    return p ? std::memset(p, POISON, bytes) : nullptr;
-}
-
-#ifdef TP_RACES
-void *new_memory(size_t bytes)
-{
-    return race_memory(bytes);
-}
-void free_memory(void *p, size_t bytes)
-{
-    race_release(p, bytes);
-}
-void *new_shared(size_t bytes)
-{
-    return race_shared(bytes);
-}
-void free_shared(void *) {}
-#else
-void *new_memory(size_t bytes)
-{
-    void *p = nullptr;
-    return posix_memalign(&p, 256, bytes ? bytes : 1) ? nullptr : p;
-}
-void free_memory(void *p, size_t)
-{
-    std::free(p);
-}
-void *new_shared(size_t bytes)
-{
-    return new_memory(bytes);
-}
-void free_shared(void *p)
-{
-    std::free(p);
-}
-#endif
 
 /* ---- fibers ---- */
 
