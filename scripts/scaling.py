@@ -30,9 +30,10 @@ SHARE = 0.8  # of the bandwidth, that large messages reach
 
 # Measured on machine A of docs/performance.md, two cores: seconds of work for a byte of gradients
 # beyond the wire, which is the exchange between two processes of one host.
-WORK = 50e-3 / 176e6
+WORK = 71e-3 / 176e6
 
-# Parameters, and seconds of a step on the two cores of machine A (docs/performance.md).
+# Parameters, and seconds of a step on the two cores of machine A: LM small and RoBERTa as measured
+# (docs/performance.md), the others from these by their FLOPs.
 MODELS = {
     "LM small, 2048 tokens": (44e6, 2048 / 904),
     "LM small, 16384 tokens": (44e6, 16384 / 904),
