@@ -1,7 +1,8 @@
-/* collective.h - sums over the GPUs of several processes, by a library that needs no host memory.
+/* collective.h - sums over the GPUs of several processes, by a library that needs no host
+ * memory.
  *
- * A device takes part in one set of sums at a time. Of each function that may fail, why[TP_WHY] gets
- * the reason. */
+ * A device takes part in one set of sums at a time. Of each function that may fail, why[TP_WHY]
+ * gets the reason. */
 #ifndef TP_COLLECTIVE_H
 #define TP_COLLECTIVE_H
 

@@ -1,9 +1,9 @@
-/* emulated_nccl.c - the emulation's libnccl.so.2: sums between processes of one host, in the order of
- * the ranks, through shared memory.
+/* emulated_nccl.c - the emulation's libnccl.so.2: sums between processes of one host, in the
+ * order of the ranks, through shared memory.
  *
- * A sum runs when its stream does, and waits there for all ranks. That they sum the same in the same
- * order is checked. The environment can make it an old version (EMULATION_NCCL_VERSION) and let it
- * fail (EMULATION_NCCL_FAILS=start, =sum). */
+ * A sum runs when its stream does, and waits there for all ranks. That they sum the same in the
+ * same order is checked. The environment can make it an old version (EMULATION_NCCL_VERSION) and
+ * let it fail (EMULATION_NCCL_FAILS=start, =sum). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* direct.h - sums over GPUs by their own library (tensor/collective.h), gradients staying where they
- * are. Messages between the processes only prepare it. */
+/* direct.h - sums over GPUs by their own library (tensor/collective.h), gradients staying where
+ * they are. Messages between the processes only prepare it. */
 #ifndef TP_DIRECT_H
 #define TP_DIRECT_H
 
