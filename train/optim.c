@@ -363,7 +363,11 @@ static bool tell(tp_optim *O)
 
 bool tp_step(tp_optim *O, double lr)
 {
-    if (!O || O->err.code != TP_OK || !may_step(O, lr)) return false;
+    if (!O || O->err.code != TP_OK) return false;
+    if (!may_step(O, lr)) {
+        if (O->cuts.at && O->P->grad_err.code != TP_OK) tell(O); /* perhaps of this process only */
+        return false;
+    }
     plan(O, lr);
     const bool ran = run(O), told = tell(O);
     if (!ran || !told) return false;

@@ -8,6 +8,7 @@
 #include <tapegrad/train.h>
 
 #include "support/program.h"
+#include "support/train_with.h"
 
 enum { EXAMPLES = 16, MOST = 9 };
 static const int counts[EXAMPLES] = { 1, 9, 0, 3, 2, 0, 0, 7, 5, 1, 1, 4, 8, 0, 6, 2 };
@@ -86,12 +87,10 @@ typedef struct outcome {
 
 static outcome train(const char *flags)
 {
-    char text[300], *word[40], *rest = NULL, log[4000], *line = log;
-    int n = 0;
+    char text[300], log[4000], *line = log;
     outcome y;
     snprintf(text, sizeof text, "%s --run-dir run --overwrite", flags);
-    for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) word[n++] = w;
-    cr_assert_eq(tp_train_main(&training, n, word), 0, "%s", flags);
+    cr_assert_eq(train_with(&training, NULL, text), 0, "%s", flags);
     tp_file *F = tp_file_open("run/last.safetensors");
     cr_assert(tp_file_read(F, tp_file_find(F, "w"), TP_F64, y.w), "%s", tp_file_why(F));
     tp_file_close(F);

@@ -12,6 +12,7 @@
 #include "support/program.h"
 #include "support/runs.h"
 #include "support/thread_transport.h"
+#include "support/train_with.h"
 
 enum { PEERS = 3, WIDTH = 4 };
 
@@ -30,6 +31,7 @@ static const tp_option options[] = {
 };
 
 typedef struct state {
+    tp_batchnorm_m norm; /* with --sync-bn */
     tp_linear_m line;
     tp_tensor x, y;
 } state;
@@ -44,7 +46,10 @@ static void open_points(tp_run *R, tp_file *from)
 
 static void build(tp_run *R)
 {
-    tp_linear_init(R->P, &((state *)R->state)->line, "line", WIDTH, 1, true);
+    const settings *s = R->settings;
+    state *t = R->state;
+    if (s->train.sync_bn) tp_batchnorm_init(R->P, &t->norm, "norm", WIDTH, 1e-5);
+    tp_linear_init(R->P, &t->line, "line", WIDTH, 1, true);
 }
 
 /* Feeds numbers in the dtype of the run. */
@@ -77,7 +82,9 @@ static void next(tp_run *R)
 static tp_tensor loss(tp_run *R)
 {
     const state *t = R->state;
-    return tp_mse(R->T, tp_linear_forward(R->T, &t->line, t->x), t->y, TP_MEAN);
+    const bool norms = ((const settings *)R->settings)->train.sync_bn;
+    const tp_tensor x = norms ? tp_batchnorm_forward(R->T, &t->norm, t->x) : t->x;
+    return tp_mse(R->T, tp_linear_forward(R->T, &t->line, x), t->y, TP_MEAN);
 }
 
 static double validate(tp_run *R, char *text, size_t size)
@@ -138,11 +145,7 @@ typedef struct together {
 static void run_process(void *env, tp_peers *G)
 {
     const together *p = env;
-    char text[512], *word[40], *rest = NULL;
-    int n = 0;
-    snprintf(text, sizeof text, "%s", p->flags);
-    for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) word[n++] = w;
-    p->status[tp_peers_rank(G)] = tp_train_main_with(&training, G, n, word);
+    p->status[tp_peers_rank(G)] = train_with(&training, G, p->flags);
 }
 
 /* Runs all processes and stores the exit status of each. */
@@ -161,11 +164,7 @@ static void expect_all(char *flags, int wanted)
 
 static void alone(const char *flags)
 {
-    char text[512], *word[40], *rest = NULL;
-    int n = 0;
-    snprintf(text, sizeof text, "%s", flags);
-    for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) word[n++] = w;
-    cr_assert_eq(tp_train_main(&training, n, word), 0, "%s", flags);
+    cr_assert_eq(train_with(&training, NULL, flags), 0, "%s", flags);
 }
 
 static void begin(void)
@@ -247,6 +246,28 @@ Test(peers, divided_moments_change_nothing)
     cr_expect(same_bytes("whole/last.safetensors", "part/last.safetensors"));
     cr_expect(same_bytes("whole/last.safetensors", "cut/last.safetensors"));
     cr_expect(same_bytes("whole/best.safetensors", "cut/best.safetensors"));
+}
+
+/* One process with the whole batch has the same statistics. */
+Test(peers, batch_norms_over_all_rows)
+{
+    double a[WIDTH], b[WIDTH];
+    expect_all((char[]){ "--batch 6 --sync-bn --run-dir together" }, 0);
+    alone("--batch 6 --sync-bn --run-dir alone");
+    for (int file = 0; file < 2; file++) {
+        read_weights(file ? "together/best.safetensors" : "together/last.safetensors", a);
+        read_weights(file ? "alone/best.safetensors" : "alone/last.safetensors", b);
+        for (int k = 0; k < WIDTH; k++) cr_expect_float_eq(a[k], b[k], 1e-12, "weight %d", k);
+    }
+    expect_all((char[]){ "--batch 6 --sync-bn --graph --run-dir recorded" }, 1);
+    for (int rank = 0; rank < PEERS; rank++) { /* none waits in a norm */
+        char flags[128];
+        snprintf(flags, sizeof flags,
+                 "--batch 6 --sync-bn --run-dir norm%d --fail-at 4 --fail-rank %d", rank, rank);
+        expect_all(flags, 1);
+        snprintf(flags, sizeof flags, "norm%d/last.safetensors", rank);
+        cr_expect_eq(update_in(flags), 3);
+    }
 }
 
 /* bf16 has 8 bits; what it takes from a gradient is added to the next. */

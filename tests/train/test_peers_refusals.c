@@ -12,6 +12,7 @@
 #include "support/program.h"
 #include "support/runs.h"
 #include "support/thread_transport.h"
+#include "support/train_with.h"
 
 enum { PEERS = 3, WIDTH = 4, ROWS = 12 };
 
@@ -124,20 +125,11 @@ typedef struct together {
     int status[PEERS];
 } together;
 
-static int run_with(const char *flags, tp_peers *G)
-{
-    char text[512], *word[40], *rest = NULL;
-    int n = 0;
-    snprintf(text, sizeof text, "%s", flags);
-    for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) word[n++] = w;
-    return tp_train_main_with(&training, G, n, word);
-}
-
 static void run_process(void *env, tp_peers *G)
 {
     together *p = env;
     const char *own = p->flags[tp_peers_rank(G)];
-    p->status[tp_peers_rank(G)] = run_with(own ? own : p->flags[0], G);
+    p->status[tp_peers_rank(G)] = train_with(&training, G, own ? own : p->flags[0]);
 }
 
 static void begin(void)
@@ -222,7 +214,7 @@ static void expect_as_alone(const char *flags)
     run_ranks(PEERS, run_process, &p);
     for (int k = 0; k < PEERS; k++) cr_assert_eq(p.status[k], 0, "%s", flags);
     snprintf(text, sizeof text, "%s --run-dir alone --overwrite", flags);
-    cr_assert_eq(run_with(text, NULL), 0);
+    cr_assert_eq(train_with(&training, NULL, text), 0);
     weights_of("together/last.safetensors", a);
     weights_of("alone/last.safetensors", b);
     for (int k = 0; k <= WIDTH; k++)

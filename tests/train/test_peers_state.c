@@ -13,6 +13,7 @@
 
 #include "support/program.h"
 #include "support/thread_transport.h"
+#include "support/train_with.h"
 
 enum { WIDTH = 16, BATCH = 12, BATCHES = 3 };
 
@@ -147,11 +148,7 @@ typedef struct together {
 static void run_process(void *env, tp_peers *G)
 {
     together *p = env;
-    char text[512], *word[40], *rest = NULL;
-    int n = 0;
-    snprintf(text, sizeof text, "%s", p->flags);
-    for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) word[n++] = w;
-    p->status[tp_peers_rank(G)] = tp_train_main_with(&training, G, n, word);
+    p->status[tp_peers_rank(G)] = train_with(&training, G, p->flags);
 }
 
 static void expect_run(int ranks, int wanted, const char *flags)

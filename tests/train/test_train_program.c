@@ -12,6 +12,7 @@
 
 #include "support/folder.h"
 #include "support/program.h"
+#include "support/train_with.h"
 
 typedef struct settings {
     tp_train_settings train;
@@ -99,12 +100,8 @@ static char said[20000];
 
 static int train(const tp_training *t, const char *flags)
 {
-    char text[512], *word[40], *rest = NULL;
-    int n = 0;
-    snprintf(text, sizeof text, "%s", flags);
-    for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) word[n++] = w;
     cr_assert(freopen("said", "w", stdout) && freopen("said", "a", stderr));
-    const int status = tp_train_main(t, n, word);
+    const int status = train_with(t, NULL, flags);
     fflush(NULL);
     slurp("said", said, sizeof said);
     return status;

@@ -154,6 +154,7 @@ static bool run_batch(tp_trainer *r, bool ready)
     r->t->next(&r->run);
     tp__run_watch_rows(r, false);
     if (r->C) put(r, &r->weight, weight_of(r));
+    if (r->o->sync_bn && !tp__run_everywhere(r, tp__run_fine(r))) return false; /* norms wait */
     if (!tp__run_fine(r) || (r->C && !agree(r, ready))) return false;
     if (!tp_given(r->losses)) clear(r, &r->losses);
     if (!r->C) tp_reset(T);

@@ -149,6 +149,7 @@ static uint64_t plan_hash(const tp_exchange *X)
         h = tp_hash(h, (uint64_t)X->shards.at[i].entry);
         h = tp_hash(h, (uint64_t)X->shards.at[i].numel);
     }
+    for (int e = 0; e < X->P->n; e++) h = tp_hash(h, X->P->entries[e].node->frozen);
     return h;
 }
 
@@ -304,7 +305,7 @@ static bool compare(tp_exchange *X)
         if (all[k].plan != all[0].plan)
             tp__err(&X->err, TP_E_VALUE,
                     "exchange: the parameters or the options of rank %d differ from those of rank "
-                    "0: all processes must build the same model",
+                    "0: all processes must build and freeze the same model",
                     k);
     const bool same = got && X->err.code == TP_OK && agree(X, all);
     free(all);
