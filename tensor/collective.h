@@ -10,12 +10,12 @@
 
 enum { TP_COLLECTIVE_ID = 128, TP_COLLECTIVE_TEXT = 32 };
 
-/* A stretch of device memory that is summed in place. */
-typedef struct tp_stretch {
+/* Device memory that is summed in place. */
+typedef struct tp_addend {
     void *at;
     size_t n;  /* elements */
     int owner; /* the rank that gets the sum, while other memory stays; -1: all */
-} tp_stretch;
+} tp_addend;
 
 typedef struct tp_collective {
     /* Loads the library for D, if D takes part in no other sums. name: of the library, with its
@@ -26,9 +26,9 @@ typedef struct tp_collective {
     bool (*meet)(tp_device *D, char id[TP_COLLECTIVE_ID], char *why);
     /* Waits for all of them. */
     bool (*join)(tp_device *D, const char id[TP_COLLECTIVE_ID], int rank, int ranks, char *why);
-    /* Queues sums of n stretches, the same in all processes, behind D's work so far. D's later work
+    /* Queues n sums, the same in all processes, behind D's work so far. D's later work
      * runs beside them. */
-    bool (*sum)(tp_device *D, const tp_stretch *s, int n, tp_dtype dtype, char *why);
+    bool (*sum)(tp_device *D, const tp_addend *s, int n, tp_dtype dtype, char *why);
     /* D's later work runs after the sums so far. */
     bool (*follow)(tp_device *D, char *why);
     /* Are the sums before the last follow done? 1: yes; 0: not yet; -1: failed. Does not wait. */

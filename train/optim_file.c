@@ -16,22 +16,22 @@ static void *part_data(const tp_optim *O, const tp_part *p, int k)
 }
 
 /* The stretches of all processes of state k of a weight; NULL without memory. */
-static tp_stretch *stretches(const tp_optim *O, const tp_weight *w, int k, int *n)
+static tp_owned *stretches(const tp_optim *O, const tp_weight *w, int k, int *n)
 {
     const int entry = (int)(w->entry - O->P->entries),
               rank = tp_peers_rank(tp__exchange_peers(O->P));
     const bool shaped = O->kind->states[k].shape != NULL; /* of a whole parameter */
     const tp_part *own = &O->parts[w->part];
-    tp_stretch *at = calloc((size_t)O->cuts.n + 1, sizeof *at);
+    tp_owned *at = calloc((size_t)O->cuts.n + 1, sizeof *at);
     *n = 0;
     for (int i = 0; at && i < O->cuts.n; i++) {
         const tp_cut *t = &O->cuts.at[i];
         if (t->entry != entry) continue;
-        at[*n] = (tp_stretch){ .owner = t->owner,
-                               .bytes = shaped ? tp__view_bytes(&w->state[k])
-                                               : (size_t)t->numel * tp_dtype_size(O->P->dtype),
-                               .data = t->owner == rank ? part_data(O, own++, k) : NULL,
-                               .dev = O->P->dev->be->kind == TP_CPU ? NULL : O->P->dev };
+        at[*n] = (tp_owned){ .owner = t->owner,
+                             .bytes = shaped ? tp__view_bytes(&w->state[k])
+                                             : (size_t)t->numel * tp_dtype_size(O->P->dtype),
+                             .data = t->owner == rank ? part_data(O, own++, k) : NULL,
+                             .dev = O->P->dev->be->kind == TP_CPU ? NULL : O->P->dev };
         ++*n;
     }
     return at;
@@ -47,7 +47,7 @@ static void state_slots(tp_slots *S, const tp_optim *O, int k)
         int n;
         if (v.ndim < 0) continue;
         if (O->cuts.at && w->entry->node->view.numel > 0) {
-            tp_stretch *at = stretches(O, w, k, &n);
+            tp_owned *at = stretches(O, w, k, &n);
             tp__slots_add_stretches(S, O->P->dev, prefix, w->entry->name, &v, at, n);
         } else {
             v.data = part_data(O, &O->parts[w->part], k);

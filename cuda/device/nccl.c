@@ -147,7 +147,7 @@ static void nccl_close(tp_device *D, bool failed)
 
 /* ---- sums ---- */
 
-static ncclResult_t sum_one(const tp_cuda_nccl *n, const tp_stretch *s, tp_dtype dtype)
+static ncclResult_t sum_one(const tp_cuda_nccl *n, const tp_addend *s, tp_dtype dtype)
 {
     const ncclDataType_t type = dtype == TP_F64 ? ncclFloat64 : ncclFloat32;
     if (s->owner < 0)
@@ -155,7 +155,7 @@ static ncclResult_t sum_one(const tp_cuda_nccl *n, const tp_stretch *s, tp_dtype
     return n->f.ncclReduce(s->at, s->at, s->n, type, ncclSum, s->owner, n->comm, n->stream);
 }
 
-static bool nccl_sum(tp_device *D, const tp_stretch *s, int count, tp_dtype dtype, char *why)
+static bool nccl_sum(tp_device *D, const tp_addend *s, int count, tp_dtype dtype, char *why)
 {
     const tp_cuda_nccl *n = tp__gpu(D)->nccl;
     cudaError_t e = cudaEventRecord(n->written, tp__cuda_stream(D));

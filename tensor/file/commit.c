@@ -64,7 +64,7 @@ static bool move(commit *c, int owner, void *data, size_t n)
 
 typedef struct piece {
     const tp_item *item;
-    const tp_stretch *from;
+    const tp_owned *from;
     const char *data; /* where this process is the owner */
     size_t at, n;     /* bytes before it in the tensor, and its own */
 } piece;
@@ -73,7 +73,7 @@ typedef struct piece {
 static bool next_piece(commit *c, piece *p)
 {
     const tp_item *t = &c->writer->items[c->item];
-    const tp_stretch *list = t->parts ? t->parts : &t->whole;
+    const tp_owned *list = t->parts ? t->parts : &t->whole;
     const int n = t->parts ? t->n : 1;
     while (c->stretch < n && c->in == list[c->stretch].bytes) {
         c->stretch++;
@@ -85,7 +85,7 @@ static bool next_piece(commit *c, piece *p)
         c->at = 0;
         return false;
     }
-    const tp_stretch *from = &list[c->stretch];
+    const tp_owned *from = &list[c->stretch];
     const size_t left = from->bytes - c->in;
     *p = (piece){ t, from, NULL, c->at, left < CHUNK ? left : CHUNK };
     if (from->owner == c->join->rank) p->data = (const char *)from->data + c->in;
@@ -227,7 +227,7 @@ static void join_rows(tp_writer *W, tp_item *t, const tp_join *j)
     }
     t->n = j->ranks;
     for (int k = 0; k < j->ranks; k++) {
-        t->parts[k] = (tp_stretch){ .owner = k, .bytes = t->bytes };
+        t->parts[k] = (tp_owned){ .owner = k, .bytes = t->bytes };
         if (k == j->rank) t->parts[k] = t->whole;
         t->parts[k].owner = k;
     }

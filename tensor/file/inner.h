@@ -37,17 +37,17 @@ const tp_stored *tp__stored(const char *name); /* NULL: unknown */
 const tp_stored *tp__stored_as(tp_dtype dt);   /* dt as stored */
 
 /* A stretch of a tensor's bytes, in the memory of one process of several. */
-typedef struct tp_stretch {
+typedef struct tp_owned {
     int owner;        /* its rank */
     size_t bytes;     /* of whole elements */
     const void *data; /* where this process is the owner */
     tp_device *dev;   /* NULL: host memory */
-} tp_stretch;
+} tp_owned;
 
 /* Adds a tensor that consists of stretches; the list is copied. Only tp__writer_join with more
  * processes than the highest owner can write it. */
 void tp__writer_add_stretches(tp_writer *W, const char *name, tp_dtype dt, tp_shape s,
-                              const tp_stretch *at, int n);
+                              const tp_owned *at, int n);
 
 /* How a writer of several processes agrees with the others and moves their bytes to rank 0. */
 typedef struct tp_join {

@@ -38,7 +38,7 @@ void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *
 }
 
 void tp__slots_add_stretches(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
-                             const tp_view *v, tp_stretch *parts, int n)
+                             const tp_view *v, tp_owned *parts, int n)
 {
     const int before = S->n;
     if (parts) tp__slots_add(S, dev, prefix, name, v, -1);
@@ -357,7 +357,7 @@ static bool load(tp_file *F, const tp_slot *s, const tp_file_tensor *t, void *pi
     int64_t first = 0;
     if (!s->parts) return load_part(F, t, 0, t->numel, s->dev, dt, s->view.data, piece);
     for (int i = 0; done && i < s->nparts; i++) {
-        const tp_stretch *p = &s->parts[i];
+        const tp_owned *p = &s->parts[i];
         const int64_t n = (int64_t)(p->bytes / tp_dtype_size(dt));
         done = !p->data || load_part(F, t, first, n, s->dev, dt, (char *)(uintptr_t)p->data, piece);
         first += n;

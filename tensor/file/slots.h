@@ -14,7 +14,7 @@ typedef struct tp_slot {
     int same;       /* index of the slot that owns the memory: this one or its first tied one */
     /* Of several processes each has stretches of the tensor; view has no data then. NULL: this one
      * has all of it. */
-    struct tp_stretch *parts;
+    struct tp_owned *parts;
     int nparts;
 } tp_slot;
 
@@ -31,7 +31,7 @@ void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *
 /* Adds a slot whose tensor consists of n stretches, of which those without data are not read. Takes
  * ownership of the list; NULL: it could not be made. */
 void tp__slots_add_stretches(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
-                             const tp_view *v, struct tp_stretch *parts, int n);
+                             const tp_view *v, struct tp_owned *parts, int n);
 void tp__slots_free(tp_slots *S);
 
 /* Finds the tensor `prefix` + name of F for each slot that owns its memory (NULL: none), as

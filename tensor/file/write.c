@@ -179,7 +179,7 @@ static tp_item *add(tp_writer *W, const char *name, const tp_view *v)
     }
     tp_item *t = &W->items[W->n];
     *t = (tp_item){ .name = strdup(name), .view = *v, .bytes = tp__view_bytes(v), .order = W->n };
-    t->whole = (tp_stretch){ .bytes = t->bytes, .data = v->data };
+    t->whole = (tp_owned){ .bytes = t->bytes, .data = v->data };
     if (!t->name) {
         tp__writer_no_memory(W);
         return NULL;
@@ -214,7 +214,7 @@ void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const t
 }
 
 void tp__writer_add_stretches(tp_writer *W, const char *name, tp_dtype dt, tp_shape s,
-                              const tp_stretch *at, int n)
+                              const tp_owned *at, int n)
 {
     if (!tp_writer_ok(W) || !check(W, name, &s, dt, at)) return;
     const tp_view v = tp__view(dt, &s, NULL);

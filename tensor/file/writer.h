@@ -11,10 +11,10 @@ typedef struct tp_item {
     char *name;
     tp_view view; /* dtype and shape */
     size_t bytes, begin;
-    int order;         /* index in order of addition */
-    void *own;         /* a copy of the data, or NULL */
-    tp_stretch whole;  /* the data of this process, */
-    tp_stretch *parts; /* or, unless NULL, n stretches of several processes */
+    int order;       /* index in order of addition */
+    void *own;       /* a copy of the data, or NULL */
+    tp_owned whole;  /* the data of this process, */
+    tp_owned *parts; /* or, unless NULL, n stretches of several processes */
     int n;
 } tp_item;
 

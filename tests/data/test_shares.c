@@ -16,7 +16,7 @@
 
 TestSuite(shares, .timeout = 300);
 
-enum { MOST_RANKS = 12 };
+enum { MOST_RANKS = 12, MOST_ROWS = 1000 };
 
 /* ---- what a process reads ---- */
 
@@ -26,7 +26,6 @@ typedef struct row {
     uint64_t hash;
 } row;
 
-enum { MOST_ROWS = 1000 };
 typedef struct rows {
     int64_t n, batches;
     row row[MOST_ROWS];

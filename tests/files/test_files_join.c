@@ -67,10 +67,10 @@ static int64_t cut(int rank, int ranks)
 
 static void add_stretches(tp_writer *W, const double *all, int rank, int ranks, bool lone)
 {
-    tp_stretch list[MOST];
+    tp_owned list[MOST];
     for (int k = 0; k < ranks; k++) {
         list[k] =
-            (tp_stretch){ .owner = k, .bytes = (size_t)(cut(k + 1, ranks) - cut(k, ranks)) * 8 };
+            (tp_owned){ .owner = k, .bytes = (size_t)(cut(k + 1, ranks) - cut(k, ranks)) * 8 };
         if (k == rank) list[k].data = all + cut(k, ranks);
     }
     if (lone) list[0].owner = MOST;
@@ -270,7 +270,7 @@ Test(files_join, stretches_must_fill_their_tensor)
     const double x[4] = { 1, 2, 3, 4 };
     static const struct {
         int n;
-        tp_stretch list[3];
+        tp_owned list[3];
     } wrong[] = {
         { 1, { { .bytes = 24 } } },
         { 2, { { .bytes = 24 }, { .bytes = 16 } } },
@@ -279,7 +279,7 @@ Test(files_join, stretches_must_fill_their_tensor)
         { 1, { { .owner = -1, .bytes = 32 } } },
     };
     for (int i = 0; i < 5; i++) {
-        tp_stretch list[3];
+        tp_owned list[3];
         memcpy(list, wrong[i].list, sizeof list);
         for (int k = 0; k < 3; k++) list[k].data = x;
         tp_writer *W = tp_writer_new(in_folder("never"));

@@ -132,7 +132,7 @@ void tp__direct_leave(tp_direct *d, tp_wire *w, int bucket)
     for (int i = first->first; i < last->first + last->n; i++) {
         const tp_cut *c = &w->cuts.at[i];
         tp_buf *g = d->held[i] = tp__gradient(w, c->entry);
-        d->stretches[n++] = (tp_stretch){
+        d->stretches[n++] = (tp_addend){
             .at = g ? (char *)g->data + (size_t)c->first * size : d->spare->data,
             .n = (size_t)c->numel,
             .owner = w->shard ? c->owner : -1,

@@ -7,13 +7,13 @@
 #include "train/peers/wire.h"
 
 typedef struct tp_direct {
-    bool is_open;          /* the library takes part */
-    bool on;               /* gradients travel this way */
-    bool flying;           /* sums have begun since the last wait */
-    char path[400];        /* tp_exchange_stats.path */
-    tp_stretch *stretches; /* of a bucket */
-    tp_buf **held;         /* gradients under way, by cut */
-    tp_buf *spare;         /* in place of a gradient for which there was no memory */
+    bool is_open;         /* the library takes part */
+    bool on;              /* gradients travel this way */
+    bool flying;          /* sums have begun since the last wait */
+    char path[400];       /* tp_exchange_stats.path */
+    tp_addend *stretches; /* of a bucket */
+    tp_buf **held;        /* gradients under way, by cut */
+    tp_buf *spare;        /* in place of a gradient for which there was no memory */
 } tp_direct;
 
 /* What a process says before its first update. */
