@@ -306,7 +306,8 @@ static bool vanished(const tp_trainer *r)
     return r->run.rank == 0 && tp__folder_vanished(&r->folder);
 }
 
-/* Checks that the folder still exists before a write, and again after a failed one. */
+/* Checks that the folder still exists before a write. A process that trains alone checks again
+ * after a failed one; of several, all know of the failure by then and exchange nothing more. */
 static bool keep_files(tp_trainer *r, const snapshot *now, duties todo)
 {
     const bool any = todo.validate || todo.report || todo.save;

@@ -73,7 +73,7 @@ static bool complain(tp_trainer *r, const tp_writer *W)
 }
 
 /* Commits in all processes. Rechecks the folder, because collecting the data took time. If it has
- * vanished, the caller notices too and rescues the run. */
+ * vanished, the caller notices too and, in one process, rescues the run. */
 static bool commit(tp_trainer *r, tp_writer *W)
 {
     if (!tp__run_everywhere(r, tp__run_fine(r) && is_there(r))) return false;

@@ -8,9 +8,9 @@
 
 #include "tensor/error.h"
 
-/* Tags: small exchanges rotate through the first half, messages of two processes have one of their
- * own, buckets the rest. */
-enum { TP_TAG_SMALL = 8191, TP_TAG_PAIR = 8191, TP_TAG_BUCKET = 8192, TP_TAGS = 16384 };
+/* Small exchanges rotate through tags below TP_TAG_SMALL, messages of two processes have the next
+ * tag, buckets those from TP_TAG_BUCKET on. */
+enum { TP_TAG_SMALL = 8191, TP_TAG_PAIR = TP_TAG_SMALL, TP_TAG_BUCKET = 8192, TP_TAGS = 16384 };
 
 typedef struct tp_watchdog tp_watchdog; /* watchdog.c */
 

@@ -2,7 +2,7 @@
  *
  * The launcher shows in the environment. SLURM_NTASKS and SLURM_PROCID prove nothing, because a
  * batch script that runs one process has them, too. A launcher of another MPI than the plugin's
- * starts processes that each believe to be alone, without any error: so the numbers of processes
+ * starts processes that each believe they are alone, without any error: so the numbers of processes
  * are compared. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>

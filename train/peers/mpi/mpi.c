@@ -148,7 +148,8 @@ static bool has_tags(void)
     if (!fine(MPI_Comm_get_attr(world, MPI_TAG_UB, (void *)&most, &found), "MPI_Comm_get_attr"))
         return false;
     if (!found || *most >= LAST_TAG) return true;
-    snprintf(failure, sizeof failure, "its tags end at %d, and %d are needed", *most, LAST_TAG);
+    snprintf(failure, sizeof failure, "this MPI has tags up to %d, and %d are needed", *most,
+             LAST_TAG);
     return false;
 }
 
@@ -161,7 +162,8 @@ static bool begin(void)
         return false;
     began_here = !begun;
     if (level < MPI_THREAD_FUNNELED) {
-        snprintf(failure, sizeof failure, "MPI_THREAD_FUNNELED is needed: it knows no threads");
+        snprintf(failure, sizeof failure,
+                 "this MPI does not support threads (MPI_THREAD_FUNNELED is needed)");
         return false;
     }
     return fine(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup") &&
