@@ -121,7 +121,7 @@ def draw(path):
               "set yrange [0:1.05]", 'set xlabel "nodes of 64 cores"', "set grid"]
     data = []
     for at, network in enumerate(("1 Gbit", "10 Gbit", "100 Gbit")):
-        key = "set key bottom left" if at == 0 else "unset key"
+        key = "set key bottom left" if at == 2 else "unset key"
         label = 'set ylabel "share of perfect scaling"' if at == 0 else "unset ylabel"
         plots = ", ".join(f"'-' with linespoints title '{model}'" for model in MODELS)
         script += [key, label, f'set title "{network}, the batch on each node"', f"plot {plots}"]

@@ -135,6 +135,30 @@ Test(report_page, shows_the_log)
     end();
 }
 
+/* Of the 200 ms of an update. */
+Test(report_page, exchange_of_gradients)
+{
+    static const char log[] = "{\"step\":10,\"seconds\":2,\"loss\":1,\"exchange_hidden\":0.03,"
+                              "\"exchange_exposed\":0.01}\n";
+    static const char config[] = "{\"program\":\"p\",\"unit\":\"images\",\"machine\":{"
+                                 "\"processes\":2}}";
+    const char *const runs[] = { "joint" };
+    char why[1000] = "";
+    begin();
+    cr_assert(shell("mkdir joint"));
+    write_bytes("joint/log.jsonl", log, strlen(log));
+    write_bytes("joint/config.json", config, strlen(config));
+    cr_assert(tp_report_write("page.html", runs, 1, why, sizeof why), "%s", why);
+    browse("page.html");
+    cr_expect(
+        strstr(page_text("document.querySelector('[aria-label=\"Exchange of gradients\"]')"
+                         ".textContent"),
+               "computing160 ms80 %exchange behind backward30 ms15 %exchange exposed10 ms5 %"));
+    cr_expect(strstr(page_text("document.querySelector('[aria-label=Machine]').textContent"),
+                     "processes2"));
+    end();
+}
+
 Test(report_page, is_harmless)
 {
     begin();

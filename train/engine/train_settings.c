@@ -179,8 +179,9 @@ static void processor_name(char *name, size_t size)
     if (f) fclose(f);
 }
 
-static json_t *machine(const tp_device *D)
+static json_t *machine(const tp_trainer *r)
 {
+    const tp_device *D = r->run.D;
     char processor[256], system[400] = "unknown";
     struct utsname u;
     const tp_stats s = tp_device_stats(D);
@@ -190,6 +191,7 @@ static json_t *machine(const tp_device *D)
     json_t *m = json_object();
     json_object_set_new(m, "processor", json_string(processor));
     json_object_set_new(m, "cores", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+    if (r->peers) json_object_set_new(m, "processes", json_integer(r->run.ranks));
     json_object_set_new(m, "threads", json_integer(s.threads));
     json_object_set_new(m, "kernels", json_string(s.isa));
     json_object_set_new(m, "device", json_string(tp_device_name(D)));
@@ -284,7 +286,7 @@ json_t *tp__run_config(tp_trainer *r)
     json_object_set_new(c, "settings", tp__options_json(t->command.table, r->run.settings));
     tp__run_show_batch(r, false);
     if (r->preset) json_object_set(c, "preset_values", r->preset);
-    json_object_set_new(c, "machine", machine(r->run.D));
+    json_object_set_new(c, "machine", machine(r));
     if (r->plan.peak > 0) json_object_set_new(c, "memory_plan", memory_plan(&r->plan));
     return c;
 }

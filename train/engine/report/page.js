@@ -305,7 +305,7 @@ function startSettings() {
 /* ---- the machine ---- */
 
 const MACHINE = [
-  ["processor", "processor"], ["cores", "cores"], ["threads", "threads"], ["kernels", "kernels"], ["device", "device"],
+  ["processor", "processor"], ["cores", "cores"], ["processes", "processes"], ["threads", "threads"], ["kernels", "kernels"], ["device", "device"],
   ["memory", "memory"], ["system", "system"],
 ];
 
@@ -346,16 +346,20 @@ const PARTS = [
   ["state", "carried state"], ["activations", "activations"],
 ];
 
+const bar = (name, spans) => element("div", {}, element("span", { class: "faint" }, name), element("div", { class: "bar" }, ...spans));
+
+/* A part of a bar of length `most`. */
+function pieceOf(most, size, color, title) {
+  const span = element("span", { title });
+  span.style.cssText = `width:${(100 * size) / most}%;background:${color}`;
+  return span;
+}
+
 function startMemory() {
   perRun("Memory", (run) => {
     const plan = bare(run.config.memory_plan), last = run.log.last || {}, peak = positive(plan.peak), process = positive(plan.process);
     if (!peak) return null;
-    const most = Math.max(peak, positive(last.memory)), bar = (name, spans) => element("div", {}, element("span", { class: "faint" }, name), element("div", { class: "bar" }, ...spans));
-    const piece = (bytes, color, title) => {
-      const span = element("span", { title });
-      span.style.cssText = `width:${(100 * bytes) / most}%;background:${color}`;
-      return span;
-    };
+    const most = Math.max(peak, positive(last.memory)), piece = (bytes, color, title) => pieceOf(most, bytes, color, title);
     const parts = PARTS.map(([key, name], i) => ({ name, bytes: positive(plan[key]), color: `var(--c${i})` })).filter((p) => p.bytes > 0);
     const bars = element("div", { class: "bars", "aria-hidden": "true" }, bar("planned", parts.map((p) => piece(p.bytes, p.color, `${p.name}: ${megabytes(p.bytes)}`))),
       last.memory && bar("used", [piece(last.memory, "var(--faint)", `used: ${megabytes(last.memory)}`)]));
@@ -364,6 +368,22 @@ function startMemory() {
     rows.push(["peak of a step", megabytes(peak), last.memory ? megabytes(last.memory) : "\u2013", share(last.memory, peak)]);
     if (process) rows.push(["whole process", megabytes(process), last.process ? megabytes(last.process) : "\u2013", share(last.process, process)]);
     return [bars, table("Memory", [...words("part"), ...numbers("planned", "used", "share")], rows, true)];
+  });
+}
+
+/* ---- the exchange of gradients ---- */
+
+function startExchange() {
+  perRun("Exchange of gradients", (run) => {
+    const last = run.log.last || {}, hidden = positive(last.exchange_hidden), exposed = positive(last.exchange_exposed);
+    const update = positive(last.seconds) / positive(last.step);
+    if (!(hidden + exposed > 0) || !(update > 0)) return null;
+    const parts = [["computing", Math.max(0, update - hidden - exposed)], ["exchange behind backward", hidden], ["exchange exposed", exposed]]
+      .map(([name, seconds], i) => ({ name, seconds, color: `var(--c${i})` }));
+    const most = parts.reduce((sum, p) => sum + p.seconds, 0), ms = (s) => `${number(Number((1e3 * s).toPrecision(3)))} ms`;
+    return [element("div", { class: "bars", "aria-hidden": "true" }, bar("an update", parts.map((p) => pieceOf(most, p.seconds, p.color, `${p.name}: ${ms(p.seconds)}`)))),
+      table("Exchange of gradients", [...words("part"), ...numbers("an update", "share")],
+        parts.map((p) => [element("span", {}, colored(p.color), p.name), ms(p.seconds), `${number(Number(((100 * p.seconds) / most).toPrecision(3)))} %`]), true)];
   });
 }
 
@@ -407,7 +427,7 @@ function startFiles() {
 }
 
 byId("page").hidden = false;
-for (const part of [startTop, startTiles, startResults, startCurves, startSettings, startValidations, startFiles, startMemory, startOps, startMachine])
+for (const part of [startTop, startTiles, startResults, startCurves, startSettings, startValidations, startFiles, startMemory, startExchange, startOps, startMachine])
   try {
     part();
   } catch (e) { /* the other parts are still worth reading */
