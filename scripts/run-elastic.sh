@@ -182,4 +182,5 @@ while :; do
     echo "run-elastic.sh: the run ended with status $status; continuing after update $update" >&2
     last=$update
     resumed=(--resume)
+    sleep 3 # a launcher that meets a network which just comes back may wait for ever
 done
