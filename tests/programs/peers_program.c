@@ -125,14 +125,16 @@ static void exchanges(void)
 
 /* ---- cores ---- */
 
+/* In one call: the launcher may mix the output of several processes. */
 static void cores(void)
 {
+    char text[8 * CPU_SETSIZE] = "cores";
+    size_t n = strlen(text);
     cpu_set_t set;
     sched_getaffinity(0, sizeof set, &set);
-    printf("cores");
     for (size_t i = 0; i < CPU_SETSIZE; i++)
-        if (CPU_ISSET(i, &set)) printf(" %zu", i);
-    printf("\n");
+        if (CPU_ISSET(i, &set)) n += (size_t)snprintf(text + n, sizeof text - n, " %zu", i);
+    printf("%s\n", text);
 }
 
 /* ---- one that goes ---- */
