@@ -236,10 +236,10 @@ static void check_size(tp_bytes *S, const tp_text *X, tp_part part, tp_share sha
     const long long n = S->length, B = S->batch, M = S->tokens, all = S->streams;
     if (!tp_text_ok(X))
         tp__fail(S, "%s", tp_text_why(X));
-    else if (B < 1 || M < 1 || B > INT32_MAX / M)
-        tp__fail(S, "batches: %lld streams of %lld tokens are out of range", B, M);
     else if (!tp__share_ok(share))
         tp__fail(S, "batches: " TP_NO_SHARE, share.rank, share.ranks);
+    else if (all < 1 || M < 1 || B > INT32_MAX / M)
+        tp__fail(S, "batches: %lld streams of %lld tokens are out of range", B, M);
     else if (n < 2 || (n - 1) / M + 1 < all)
         tp__fail(S,
                  "batches: the %s text has %lld tokens, too few for %lld streams of %lld: give a "

@@ -104,12 +104,12 @@ bool tp__run_even_buffers(tp_trainer *r)
     if (!r->peers) return true;
     measure(&b, r->run.P);
     if (b.n == 0) return true;
-    b.value = malloc((size_t)b.values * sizeof *b.value);
+    b.value = calloc((size_t)b.values, sizeof *b.value);
     b.hash = calloc((size_t)b.n + 1, sizeof *b.hash);
     b.all = calloc((size_t)(b.n + 1) * (size_t)r->run.ranks, sizeof *b.all);
-    const bool room = (b.value && b.hash && b.all) ||
-                      tp__run_fail(r, "out of memory for the statistics of all processes");
-    bool done = tp__run_everywhere(r, tp__run_fine(r) && room);
+    const bool room = b.value && b.hash && b.all;
+    if (!room) tp__run_fail(r, "out of memory for the statistics of all processes");
+    bool done = tp__run_everywhere(r, tp__run_fine(r) && room) && room;
     if (done && !exchange(r, &b)) {
         const char *why = tp_peers_ok(r->peers) ? tp_params_why(r->run.P) : tp_peers_why(r->peers);
         r->in_sums = !why[0]; /* another process has the reason */

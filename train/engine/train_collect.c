@@ -13,7 +13,7 @@ static bool collect(tp_trainer *r, const char *mine, const uint64_t *n, char *al
     uint64_t most = 0;
     char *piece = malloc((size_t)(ranks + 1) * PIECE), *own = piece ? piece + ranks * PIECE : NULL;
     for (int k = 0; k < ranks; k++) most = n[k] > most ? n[k] : most;
-    bool done = tp__run_everywhere(r, piece && all);
+    bool done = tp__run_everywhere(r, piece && all) && piece;
     for (uint64_t at = 0; done && at < most; at += PIECE) {
         const size_t size = most - at < PIECE ? (size_t)(most - at) : PIECE;
         memset(own, 0, size);
@@ -39,7 +39,7 @@ bool tp_run_collect(tp_run *R, const void *mine, size_t n, void **all, size_t *b
     const int ranks = joined ? r->run.ranks : 1;
     const uint64_t own = n;
     uint64_t *sizes = calloc((size_t)ranks, sizeof *sizes);
-    bool done = joined ? tp__run_everywhere(r, sizes != NULL) : sizes != NULL;
+    bool done = (!joined || tp__run_everywhere(r, sizes != NULL)) && sizes;
     if (done && joined) done = tp_peers_gather(r->peers, &own, sizeof own, sizes);
     for (int k = 0, first = 1; done && joined && k < ranks; k++, first = 0)
         *bytes = (first ? 0 : *bytes) + (size_t)sizes[k];
