@@ -15,7 +15,8 @@
 
 enum {
     FLIGHTS = 8,
-    DEFAULT_BUCKET = 4 << 20,
+    CPU_BUCKET = 1 << 20, /* all in flight fit into the cache */
+    GPU_BUCKET = 4 << 20,
     TAGS = 1024, /* of one exchange, for two stages: far more than buckets in flight */
     SPINS = 1000
 };
@@ -104,6 +105,7 @@ static bool open_flights(tp_exchange *X)
 static bool make_plan(tp_exchange *X)
 {
     const int ranks = tp_peers_count(X->G);
+    if (X->o.bucket == 0) X->o.bucket = X->P->dev->be->kind == TP_CPU ? CPU_BUCKET : GPU_BUCKET;
     X->w = (tp_wire){ X->P, X->G, tp_peers_rank(X->G), ranks, X->o.bf16, .shard = X->o.shard };
     X->shards = tp__cuts_new(X->P, ranks, X->o.bucket, X->whole);
     if (!X->shards.at || !tp__wire_open(&X->w, X->o.bucket, X->whole ? &X->shards : NULL))
@@ -160,7 +162,6 @@ tp_exchange *tp_exchange_new(tp_params *P, tp_peers *G, const tp_exchange_opts *
     X->P = P;
     X->G = G;
     if (o) X->o = *o;
-    if (X->o.bucket == 0) X->o.bucket = DEFAULT_BUCKET;
     if (acceptable(X) && !alone(X)) plan(X);
     if (X->err.code != TP_OK) return X;
     if (G) X->base = TP_TAG_BUCKET + G->exchanges++ % ((TP_TAGS - TP_TAG_BUCKET) / TAGS) * TAGS;
