@@ -23,7 +23,7 @@ import json
 import subprocess
 import sys
 
-BUCKET = 4 << 20  # bytes
+BUCKET = 1 << 20  # bytes
 FLIGHTS = 8
 BACKWARD = 2 / 3
 SHARE = 0.7  # of the bandwidth, that an exchange reaches between two emulated machines
