@@ -148,7 +148,7 @@ TP_API TP_CHECKED bool tp_peers_commit(tp_peers *G, tp_writer *W, const char *ro
 typedef struct tp_exchange tp_exchange;
 
 typedef struct tp_exchange_opts {
-    size_t bucket; /* bytes; 0: 1 MiB of parameters on the CPU, 4 MiB on a GPU */
+    size_t bucket; /* bytes; 0: 1 MiB on the CPU, 4 MiB on a GPU */
     /* Gradients travel as bf16 with error feedback: what rounding takes from a gradient is added to
      * the next one. Sums travel as f32, so 3/4 of the bytes; 4 more a parameter in memory. Which
      * parts of a gradient are rounded depends on the size of buckets. What was to be added is not

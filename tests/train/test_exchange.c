@@ -294,9 +294,9 @@ Test(exchange, a_failed_backward)
     }
 }
 
-/* In the first update nothing leaves before finish, later at least the pieces do of as many buckets
- * as may be in flight while another process is late. Which process sends how much of them depends
- * on who owns what; together it is half of the bytes. */
+/* In the first update nothing leaves before finish. Later, buckets in flight send their pieces even
+ * if the other process is late, and their sums if it is not. How much of the pieces a process sends
+ * depends on what it owns; together they are half of the bytes. */
 Test(exchange, buckets_leave_during_backward)
 {
     for (int late = 0; late < 3; late++) {

@@ -15,7 +15,7 @@
 
 enum {
     FLIGHTS = 8,
-    CPU_BUCKET = 1 << 20, /* all in flight fit into the cache */
+    CPU_BUCKET = 1 << 20, /* the buffers of all in flight fit into the cache */
     GPU_BUCKET = 4 << 20,
     TAGS = 1024, /* of one exchange, for two stages: far more than buckets in flight */
     SPINS = 1000
