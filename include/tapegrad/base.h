@@ -78,7 +78,9 @@ typedef struct tp_shape {
     int64_t dim[TP_MAX_DIMS];
 } tp_shape;
 
-/* TP_SHAPE(16, 1024, 512) is a shape with three axes. TP_SCALAR has no axes and one element. */
+/* TP_SHAPE(16, 1024, 512) is a shape with three axes. TP_SCALAR has no axes and one element.
+ * TP_DIMS(2, 3) initialises a shape in a static table, where C takes no TP_SHAPE; a scalar is { 0 }
+ * there. */
 #ifdef __cplusplus
 inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
 {
@@ -91,10 +93,15 @@ inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
 }
 #define TP_SHAPE(...) (tp__shape_of({ __VA_ARGS__ }))
 #define TP_SCALAR     (tp_shape{ 0, { 0 } })
+#define TP_DIMS(...)  TP_SHAPE(__VA_ARGS__)
 #else
 #define TP_SHAPE(...)                                                                              \
     ((tp_shape){ (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } })
 #define TP_SCALAR ((tp_shape){ 0, { 0 } })
+/* clang-format off */
+#define TP_DIMS(...)                                                                               \
+    { (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } }
+/* clang-format on */
 #endif
 
 /* Given NULL for what they build on, constructors return a failed object or, if they read data,

@@ -36,6 +36,9 @@ typedef enum tp_bpe_special {
     TP_BPE_SPECIALS
 } tp_bpe_special;
 
+/* The token that separates documents in GPT-2's vocabulary. Nothing but its name marks it. */
+#define TP_BPE_END_OF_TEXT "<|endoftext|>"
+
 /* Opens a vocabulary: a folder or a file.
  *
  *     tokenizer.json            of the packages tokenizers and transformers: everything
@@ -60,6 +63,10 @@ TP_API tp_bpe *tp_bpe_from(const char *name, const char *vocab, const char *merg
 /* The same from the contents of a tokenizer.json. */
 TP_API tp_bpe *tp_bpe_from_json(const char *name, const char *text);
 
+/* A vocabulary without merges: the 256 bytes with their values as ids, and TP_BPE_END_OF_TEXT, id
+ * 256. */
+TP_API tp_bpe *tp_bpe_bytes(void);
+
 TP_API void tp_bpe_close(tp_bpe *X);
 TP_API bool tp_bpe_ok(const tp_bpe *X);
 TP_API const char *tp_bpe_why(const tp_bpe *X);
@@ -73,6 +80,9 @@ TP_API const char *tp_bpe_special_name(tp_bpe_special which);
  * -1. */
 TP_API const char *tp_bpe_token(const tp_bpe *X, int64_t id);
 TP_API int32_t tp_bpe_id(const tp_bpe *X, const char *token);
+/* The bytes of text that a token stands for: 0 for special tokens, for TP_BPE_END_OF_TEXT, and if
+ * there is no such id. */
+TP_API int tp_bpe_token_bytes(const tp_bpe *X, int64_t id);
 
 /* The contents of a vocab.json and a merges.txt, as tp_bpe_from reads them; the caller frees them.
  * NULL: out of memory, or X has failed. Checkpoints store a vocabulary in this form. */

@@ -99,24 +99,24 @@ TP_API int64_t tp_text_unknown(const tp_text *X, tp_part part);
  * all_targets: the target of a segment's last position is the next token; otherwise it is -1 (not
  * counted). The position wraps around at the end of an epoch. Processes that share the batches cut
  * the text into streams for all of them, and process r has those from r x batch on. */
-typedef struct tp_bytes_opts {
+typedef struct tp_streams_opts {
     int64_t batch, tokens;
     bool all_targets;
     tp_share share; /* the part of each batch that this process reads; zero: all of it */
-} tp_bytes_opts;
-typedef struct tp_bytes tp_bytes;
+} tp_streams_opts;
+typedef struct tp_streams tp_streams;
 /* never NULL */
-TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_part part, const tp_bytes_opts *o);
-TP_API void tp_bytes_free(tp_bytes *S);
-TP_API bool tp_bytes_ok(const tp_bytes *S);
-TP_API const char *tp_bytes_why(const tp_bytes *S);
-TP_API int64_t tp_bytes_steps(const tp_bytes *S);         /* steps per epoch */
-TP_API int64_t tp_bytes_position(const tp_bytes *S);      /* steps taken; saved in checkpoints */
-TP_API void tp_bytes_seek(tp_bytes *S, int64_t position); /* clamped to 0 ... 2^60 */
+TP_API tp_streams *tp_streams_new(const tp_text *X, tp_part part, const tp_streams_opts *o);
+TP_API void tp_streams_free(tp_streams *S);
+TP_API bool tp_streams_ok(const tp_streams *S);
+TP_API const char *tp_streams_why(const tp_streams *S);
+TP_API int64_t tp_streams_steps(const tp_streams *S);    /* steps per epoch */
+TP_API int64_t tp_streams_position(const tp_streams *S); /* steps taken; saved in checkpoints */
+TP_API void tp_streams_seek(tp_streams *S, int64_t position); /* clamped to 0 ... 2^60 */
 /* The next batch on T: ids x [B,M] and targets y [B,M], both TP_I32. A failed reader fails T. */
-TP_API void tp_bytes_next(tp_bytes *S, tp_tape *T, tp_tensor *x, tp_tensor *y);
+TP_API void tp_streams_next(tp_streams *S, tp_tape *T, tp_tensor *x, tp_tensor *y);
 /* The same in host memory: ids and targets [B*M]. False if the reader has failed. */
-TP_API bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y);
+TP_API bool tp_streams_next_host(tp_streams *S, int32_t *x, int32_t *y);
 
 /* ---- tables: text files with one row per line, cells separated by tabs or another byte ---- */
 
@@ -159,37 +159,39 @@ typedef struct tp_column {
 } tp_column;
 
 enum { TP_MAX_COLUMNS = 16 };
-typedef struct tp_samples_opts {
+typedef struct tp_examples_opts {
     int64_t batch;
     uint64_t seed;
-    int64_t hold_back; /* n >= 2: every n-th example is held back for validation; 0: none */
-    tp_share share;    /* the part of each batch that this process reads; zero: all of it */
-} tp_samples_opts;
+    int64_t hold_back_every; /* n >= 2: every n-th example is held back for validation; 0: none */
+    tp_share share;          /* the part of each batch that this process reads; zero: all of it */
+} tp_examples_opts;
 
 /* Examples in memory; the object owns copies of them. Never NULL. Errors are sticky, and feeding
  * from a failed object fails the tape. */
-typedef struct tp_samples tp_samples;
-TP_API tp_samples *tp_samples_new(int columns, const tp_column *column, const tp_samples_opts *o);
-TP_API void tp_samples_free(tp_samples *X);
-TP_API bool tp_samples_ok(const tp_samples *X);
-TP_API const char *tp_samples_why(const tp_samples *X);
+typedef struct tp_examples tp_examples;
+TP_API tp_examples *tp_examples_new(int columns, const tp_column *column,
+                                    const tp_examples_opts *o);
+TP_API void tp_examples_free(tp_examples *X);
+TP_API bool tp_examples_ok(const tp_examples *X);
+TP_API const char *tp_examples_why(const tp_examples *X);
 
 /* Adds an example: value[c] points to the data of column c. */
-TP_API void tp_samples_add(tp_samples *X, const void *const value[]);
+TP_API void tp_examples_add(tp_examples *X, const void *const value[]);
 
-TP_API int64_t tp_samples_count(const tp_samples *X, tp_part part); /* TP_TEST: same as TP_VALID */
-TP_API uint64_t tp_samples_hash(const tp_samples *X);               /* of all values so far */
+TP_API int64_t tp_examples_count(const tp_examples *X,
+                                 tp_part part);         /* TP_TEST: same as TP_VALID */
+TP_API uint64_t tp_examples_hash(const tp_examples *X); /* of all values so far */
 
 /* Batches per epoch, global ones if processes share them. TP_TRAIN has whole batches only; fewer
  * examples than a batch fail X. */
-TP_API int64_t tp_samples_steps(tp_samples *X, tp_part part);
+TP_API int64_t tp_examples_steps(tp_examples *X, tp_part part);
 
 /* Feeds a batch into slots of T (tp_feed), one per column, [n,...] each. Returns n, or 0 if there
  * is no such step, if this process has no row of it, or if T has failed. TP_TRAIN is shuffled for
  * each epoch (0 to below 2^31); other parts are in order, and their last batch may be smaller. The
  * result does not depend on earlier calls, so a resumed run needs no other state. */
-TP_API int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, int64_t step,
-                               tp_tensor slot[]);
+TP_API int64_t tp_examples_feed(tp_examples *X, tp_tape *T, tp_part part, int64_t epoch,
+                                int64_t step, tp_tensor slot[]);
 
 #ifdef __cplusplus
 }

@@ -8,13 +8,18 @@
 extern "C" {
 #endif
 
-/* Instruction sets of the CPU kernels. A build has those of its architecture, or TAPEGRAD_ISA. */
-typedef enum tp_isa { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 } tp_isa;
+/* Instruction sets of the CPU kernels. A build has those of its architecture, or TAPEGRAD_ISA.
+ * TP_ISA_AMX is TP_ISA_AVX512 with products of bf16 by the tiles of AMX-BF16. */
+typedef enum tp_isa { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512, TP_ISA_AMX } tp_isa;
 
 typedef struct tp_device_opts {
     int threads;        /* 0: the cores that this process may use, and a container's CPU quota */
     tp_isa isa;         /* TP_ISA_AUTO: the best one that this machine supports */
     size_t cache_limit; /* bytes of freed memory kept for reuse; 0: no limit */
+    /* Most bytes of tensors and the cache, in slabs of 2 MiB: a request beyond is an error,
+     * TP_E_MEMORY, where a system that promises more memory than it has would kill the process.
+     * 0: no limit */
+    size_t memory_limit;
     /* tests: backend allocations fail_at .. fail_at + fail_count - 1 (from 1) fail; a request makes
      * two, the second after returning the cache */
     size_t fail_at;
@@ -43,7 +48,7 @@ typedef struct tp_stats {
      * memory, different last bits */
     uint64_t unfused;
     int threads;
-    const char *isa; /* "base", "avx2", "avx512"; "cuda" */
+    const char *isa; /* "base", "avx2", "avx512", "amx"; "cuda" */
 } tp_stats;
 
 /* Opens a device: "cpu", or "cuda" and "cuda:1" in builds with CUDA; such builds also run on
@@ -57,8 +62,9 @@ typedef struct tp_stats {
  *
  * The threads of a device start at the first op that is large enough and end with the device. They
  * spin briefly while they wait, then sleep; on a busy machine ops run on the calling thread where
- * that is faster. No environment variable matters. Threads of a program may use one device at the
- * same time, each with its own tape; only one op at a time is then split.
+ * that is faster. No environment variable matters. Threads of a program may use one CPU device at
+ * the same time, each with its own tape; only one op at a time is then split. A CUDA device serves
+ * one thread at a time: threads that use a GPU together open a device each.
  *
  * The default number of threads is that of the cores that the process may use (sched_getaffinity),
  * at most the CPU quota of its cgroup (a container's limit), rounded up.
@@ -69,6 +75,12 @@ typedef struct tp_stats {
  * products of bf16 on processors with bf16 instructions, which have no other mode. Each call
  * restores the caller's mode. GPUs compute with subnormal numbers at full speed: CUDA keeps them,
  * except in exponentials of attention's tensor-core kernels.
+ *
+ * On a processor with AMX-BF16, TP_ISA_AUTO asks Linux for the tile registers
+ * (ARCH_REQ_XCOMP_PERM). If it refuses, the kernels for AVX-512 run; tp_stats.isa tells which do.
+ * The permission is the whole process's and lasts. The frame of a signal may then need 8 KB more,
+ * and Linux refuses alternate signal stacks that are too small for it: take sysconf(_SC_SIGSTKSZ)
+ * bytes, or open devices with TP_ISA_AVX512. Threads hold tiles only within a call.
  *
  * After fork(), the child of a process that has computed continues with one thread and the same
  * bits, because the other threads do not exist in it; devices that it opens have their own threads.
@@ -88,8 +100,8 @@ typedef struct tp_stats {
  *     size_t peak = tp_device_stats(D).peak_bytes;
  *
  * Open it with as many threads as the real device, since some kernels need scratch memory per
- * thread. A dry "cuda" needs no GPU. The memory of the GPU's own libraries (hundreds of MB) is not
- * counted. */
+ * thread. A dry "cuda" needs a build with CUDA, but no GPU. The memory of the GPU's own libraries
+ * (hundreds of MB) is not counted. */
 TP_API tp_device *tp_device_open(const char *name, const tp_device_opts *o);
 
 /* Closes and frees the device. Every object created on it must be freed first. D may have
@@ -146,7 +158,8 @@ typedef void (*tp_error_fn)(void *env, tp_code code, const char *text);
  * use D. */
 TP_API void tp_device_on_error(tp_device *D, tp_error_fn fn, void *env);
 
-/* True if this build has kernels for the instruction set and this machine runs them. */
+/* True if this build has kernels for the instruction set and this machine runs them. TP_ISA_AUTO
+ * and TP_ISA_AMX ask for tiles as tp_device_open does. */
 TP_API bool tp_isa_runs(tp_isa isa);
 
 #ifdef __cplusplus

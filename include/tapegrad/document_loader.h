@@ -27,7 +27,9 @@ typedef struct tp_document_loader_opts {
     int64_t beyond;   /* ids on top of that multiple: 1 for n = 1 + k * window */
     /* concatenates documents, without padding; length, multiple and beyond are 0 */
     bool packed;
-    int32_t pad;    /* the id of padding; 1 in RoBERTa's vocabularies */
+    int32_t pad; /* the id of padding; 1 in RoBERTa's vocabularies */
+    /* in place of the shuffle, before `bucket` sorts; NULL: none. It must outlive the loader */
+    const tp_example_sampler *sampler;
     tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_document_loader_opts;
 

@@ -34,6 +34,8 @@ TP_API int tp_documents_per_example(const tp_documents *X);
 TP_API int tp_documents_classes(const tp_documents *X);
 TP_API int64_t tp_documents_longest(const tp_documents *X); /* ids of the longest document */
 TP_API int32_t tp_documents_label(const tp_documents *X, int64_t i);
+/* All labels, [count], until X changes: for tp_balanced and tp_split_opts. NULL: X has failed. */
+TP_API const int32_t *tp_documents_labels(const tp_documents *X);
 /* The ids of document k of example i. */
 TP_API const uint16_t *tp_documents_ids(const tp_documents *X, int64_t i, int k, int64_t *n);
 /* The name of a class, if the files have names for them, or NULL. */

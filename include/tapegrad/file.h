@@ -1,5 +1,6 @@
-/* file.h - files of tensors: reading with every offset checked, and atomic writing. Safetensors are
- * read and written; PyTorch's checkpoints and indices of several files are read. */
+/* file.h - files of tensors: reading with every offset checked, and atomic writing. Safetensors and
+ * NumPy's arrays are read and written; PyTorch's checkpoints and indices of several files are
+ * read. */
 #ifndef TAPEGRAD_FILE_H
 #define TAPEGRAD_FILE_H
 
@@ -29,7 +30,9 @@ typedef struct tp_file_tensor {
 } tp_file_tensor;
 
 /* Opens and checks a file of tensors; the format is detected from its first bytes
- * (docs/checkpoints.md). In safetensors: header length, JSON, names (no duplicates), dtypes,
+ * (docs/checkpoints.md). NumPy's arrays, .npy and .npz, are read in formats 1.0 to 3.0, both byte
+ * orders and both orders of axes, compressed or not; the array of a .npy is called arr_0, others by
+ * their names without .npy. In safetensors: header length, JSON, names (no duplicates), dtypes,
  * shapes, offsets (in range, no overlap, no gap). Never NULL; for a bad file the result is a failed
  * object whose text says what is wrong and where. Errors in one tensor are reported by that tensor
  * (tp_file_tensor.why); the others are read. Tensors are read on demand, so opening costs only the
@@ -38,11 +41,14 @@ typedef struct tp_file_tensor {
  *
  * The input is untrusted: opening takes at most 16 MiB of memory and 128 bytes for each byte of the
  * file's description of its tensors (header, index, pickle), and never more than 2 GiB; time is
- * linear in the same. The bytes of all tensors together are at most 256 times those of the file.
+ * linear in the same. The bytes of all tensors together are at most 256 times those of the file, of
+ * a compressed .npz 1100 times; its arrays are unpacked into an unnamed temporary file.
  *
  * Files written by tp_writer carry checksums. The header's is compared here, a tensor's before any
  * of its elements is returned, so only the parts of a large file that are used get checked. Files
- * of other programs, which have no checksums, are read as they are. */
+ * of other programs, which have none, are read as they are; the CRC-32 of the
+ * entries of a .npz are compared before their elements are returned, of other archives those of
+ * compressed entries, as they are unpacked. */
 TP_API tp_file *tp_file_open(const char *path);
 TP_API void tp_file_close(tp_file *F);
 TP_API bool tp_file_ok(const tp_file *F);
@@ -77,13 +83,28 @@ TP_API bool tp_file_share(tp_file *F, const char *prefix, tp_share share);
 TP_API bool tp_file_rename(tp_file *F, const char *(*rename)(const tp_file_tensor *t, void *env),
                            void *env);
 
+/* Rows of a tensor or, transposed, of a matrix's transpose. */
+typedef struct tp_file_part {
+    const char *name;
+    int64_t first, rows; /* of the first axis, after transposing */
+    bool transposed;
+} tp_file_part;
+
+/* Replaces a tensor of F by n parts, each a tensor of its own: a matrix [3d,d] of queries, keys and
+ * values by three, or a matrix by its transpose. Nothing is read, except for the checksum if F has
+ * any; the parts need not cover the tensor, and may overlap. Names are copied. Earlier
+ * tp_file_tensor pointers of F become invalid, and what tp_file_data returned for this tensor.
+ * Fails F if it has no such tensor, if the tensor cannot be read or does not have those rows, if it
+ * already has a part's name, or if n is not positive. */
+TP_API bool tp_file_split(tp_file *F, const char *name, const tp_file_part *parts, int n);
+
 /* The stored bytes of a tensor, read once and kept until F is closed; tp_file_read needs no such
  * copy. NULL, with F failed, if they cannot be read. */
 TP_API const void *tp_file_data(tp_file *F, const tp_file_tensor *t);
 
 /* tp_file_has_checksums: true if the file carries checksums. tp_file_verify compares those of all
- * tensors not read yet; a damaged tensor fails F, whose text names it. True if there are no
- * checksums. */
+ * tensors not read yet, and the CRC-32 of a .npz; a damaged tensor fails F, whose text names it.
+ * True if there are no checksums. */
 TP_API bool tp_file_has_checksums(const tp_file *F);
 TP_API bool tp_file_verify(tp_file *F);
 
@@ -113,6 +134,13 @@ TP_API bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first
  * checksums (docs/checkpoints.md); metadata must not use their keys. A NULL value, from a caller
  * that ran out of memory, fails the writer with TP_E_MEMORY. */
 TP_API tp_writer *tp_writer_new(const char *path);
+
+/* The same for NumPy, whose numpy.load reads the file: if the path ends in .npy one tensor, whose
+ * name is not written, else a .npz, an uncompressed archive of any number in the order in which
+ * they were added. bf16, which NumPy lacks, is written as f32. Metadata are refused, and there are
+ * no checksums but the archive's. Format 1.0 (numpy.lib.format); not by several processes. */
+TP_API tp_writer *tp_writer_numpy(const char *path);
+
 TP_API void tp_writer_meta(tp_writer *W, const char *key, const char *value);
 TP_API void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value);
 TP_API void tp_writer_meta_num(tp_writer *W, const char *key, double value); /* exact round trip */
@@ -152,16 +180,19 @@ TP_API bool tp_files_replace(const tp_new_file *files, int n, char *why, size_t 
  * descriptor for reading and writing, or -1 with errno set. name gets its name, TP_TEMPORARY bytes
  * longer than path. */
 enum { TP_TEMPORARY = 48 };
-TP_API int tp_file_temporary(const char *path, char *name, size_t size);
+TP_API int tp_open_temporary(const char *path, char *name, size_t size);
 
 /* Opens a regular file for reading without ever blocking. Returns a descriptor, which the caller
  * closes, and the file's size in *bytes. Returns -1 with errno set on an error; *kind then
  * describes what is not a regular file ("a pipe") and is NULL otherwise. */
-TP_API int tp_file_regular(const char *path, int64_t *bytes, const char **kind);
+TP_API int tp_open_regular(const char *path, int64_t *bytes, const char **kind);
 
 /* Reads n bytes of a descriptor from offset `from` and returns how many it has read: fewer than n
  * at the end of the file (errno is 0) or on an error. */
-TP_API size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n);
+TP_API size_t tp_read_bytes(int fd, int64_t from, void *to, size_t n);
+
+/* Writes n bytes to a descriptor, however many calls that takes. False with errno set. */
+TP_API bool tp_write_bytes(int fd, const void *bytes, size_t n);
 
 /* Numbers in files and settings follow C's rules, with a point, whatever locale the program has set
  * with setlocale. tp_number_read is strtod by these rules. tp_number_write writes the decimal
@@ -191,10 +222,10 @@ TP_API size_t tp_plain_at(const char *text, char shown[TP_PLAIN]);
  * through it. */
 TP_API const char *tp_plain(const char *text, char *shown, size_t size);
 /* Skips the byte order mark of UTF-8 at the start of a file's content, of which at least the first
- * 4096 bytes must be present. False with the reason in why, such as "is UTF-16; convert it to
- * UTF-8, ...", to follow the name of the file: UTF-16 and UTF-32, with a mark or recognised by
- * their zero bytes, and other zero bytes. */
-TP_API bool tp_file_text(const char **text, size_t *n, char *why, size_t size);
+ * 4096 bytes must be present. False with the reason in why (NULL: not wanted), such as "is UTF-16;
+ * convert it to UTF-8, ...", to follow the name of the file: UTF-16 and UTF-32, with a mark or
+ * recognised by their zero bytes, and other zero bytes. */
+TP_API bool tp_skip_bom(const char **text, size_t *n, char *why, size_t size);
 /* Parses JSON of n bytes with jansson (jansson.h) and its flags, by C's rules for numbers. The
  * caller releases the result with json_decref. NULL with *e filled; *starved: because memory ran
  * out. e and starved may be NULL. */
@@ -231,6 +262,10 @@ typedef struct tp_load_opts {
     bool (*resizes)(const char *name, const tp_shape *here, const tp_shape *there);
     /* True: the parameter keeps its value if the file lacks it. NULL: never. */
     bool (*may_lack)(const char *name);
+    /* The parameters of this name and below it, as in tp_freeze, keep their values, and tensors of
+     * such names in the file are passed over: "fc" for a head of another size. All others must fit
+     * as ever. It is an error if there are no such parameters. */
+    const char *without;
 } tp_load_opts;
 
 #ifdef __cplusplus

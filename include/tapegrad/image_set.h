@@ -121,13 +121,17 @@ typedef struct tp_image_loader_opts {
     /* endless: shuffled each epoch, whole batches only, mixed. Otherwise one pass in order; the
      * last batch may be smaller */
     bool train;
-    /* an unreadable image is an error. Otherwise it is skipped, and in training the next one takes
-     * its place. Too many open files, lack of memory and a failing disk are always errors */
+    /* An unreadable image is an error. Otherwise it is skipped. In training the image with the next
+     * number replaces it, or, with a sampler, another image of the batch. Too many open files, lack
+     * of memory and a failing disk are always errors. */
     bool strict;
     /* Called once for each image that cannot be read, on the thread that asks for a batch. May be
      * NULL. */
     void (*bad)(void *env, const char *name, const char *why);
     void *env;
+    /* Gives the order of each epoch in place of the shuffle; `repeats` then applies to that order.
+     * NULL: the usual order. It must outlive the loader. */
+    const tp_example_sampler *sampler;
     tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_image_loader_opts;
 

@@ -15,11 +15,11 @@ extern "C" {
 #endif
 
 typedef struct tp_labelled_opts {
-    int64_t longest;   /* ids kept of a text, including <s> and </s>; 0: 512. At least 3 */
-    int64_t tail;      /* ids of a longer text from its end; the others are from its start */
-    int64_t hold_back; /* n >= 2: every n-th training example goes to TP_VALID */
-    int64_t limit;     /* keeps at most this many texts; 0: all. Folders: equally many per class */
-    bool unlabelled;   /* labels need not exist and are not read: all are -1 */
+    int64_t longest;         /* ids kept of a text, including <s> and </s>; 0: 512. At least 3 */
+    int64_t tail;            /* ids of a longer text from its end; the others are from its start */
+    int64_t hold_back_every; /* n >= 2: every n-th training example goes to TP_VALID */
+    int64_t limit;   /* keeps at most this many texts; 0: all. Folders: equally many per class */
+    bool unlabelled; /* labels need not exist and are not read: all are -1 */
     /* The columns of CSV or members of JSON lines that hold text and label; NULL: "text" and
      * "label". */
     const char *text, *label;
@@ -50,22 +50,22 @@ typedef struct tp_labelled_opts {
  * unless o->name gives them; any other label fails the set. Examples of folders are sorted by class
  * and name, those of files have the order of their lines.
  *
- * TP_VALID is what o->hold_back holds back. If it is 0, TP_VALID is the part "valid", or "test" if
- * there is none, as in the published results on IMDb; without such a part every tenth example is
- * held back. TP_TEST is the part "test", or "valid" if there is none; without both, the same as
- * TP_VALID. If o->hold_back is below 0, nothing is held back: without parts, all texts are read
- * whatever `part` is.
+ * TP_VALID is what o->hold_back_every holds back. If it is 0, TP_VALID is the part "valid", or
+ * "test" if there is none, as in the published results on IMDb; without such a part every tenth
+ * example is held back. TP_TEST is the part "test", or "valid" if there is none; without both, the
+ * same as TP_VALID. If o->hold_back_every is below 0, nothing is held back: without parts, all
+ * texts are read whatever `part` is.
  *
- * o->unlabelled reads a part in the same way, without holding texts back unless o->hold_back is
- * set. It also takes a single .txt file, and folders of such files, below PART or not, at any
+ * o->unlabelled reads a part in the same way, without holding texts back unless o->hold_back_every
+ * is set. It also takes a single .txt file, and folders of such files, below PART or not, at any
  * depth.
  *
  * White space around a text is removed. A text may be empty. X needs <s>, </s> and <pad>, has at
  * most 65536 ids and is not needed after the call. Never NULL: a failed set names the file and the
  * line. tp_documents_note counts the texts that were cut and the ids that are <unk>. o may be
  * NULL. */
-TP_API tp_documents *tp_documents_labelled(const char *path, tp_part part, const tp_bpe *X,
-                                           const tp_labelled_opts *o);
+TP_API tp_documents *tp_documents_labelled_texts(const char *path, tp_part part, const tp_bpe *X,
+                                                 const tp_labelled_opts *o);
 
 /* Adds one text of n bytes to a set of one document per example, in the same way, such as a line of
  * standard input. label: -1 for none. name: for tp_documents_name, copied, or NULL. Only o's

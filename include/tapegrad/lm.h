@@ -105,8 +105,8 @@ typedef struct tp_txl_attn {
     tp_recompute recompute;
     double dropout;
     tp_attn_cfg cfg;
-    tp_tensor qkv_net, r_w_bias, r_r_bias; /* qkv_net [3 H D,d] */
-    tp_linear_m o_net, r_net;
+    tp_tensor r_w_bias, r_r_bias;
+    tp_linear_m qkv_net, o_net, r_net; /* qkv_net [3 H D,d] */
     tp_layernorm_m norm;
 } tp_txl_attn;
 

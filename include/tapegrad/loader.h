@@ -1,7 +1,8 @@
 /* loader.h - batches of examples, made ahead by worker threads: the common interface, loaders of
  * examples that your function makes, and the declaration of new kinds. Part of the data library.
  *
- *     epoch      an order of the examples: shuffled in training, otherwise as they are numbered
+ *     epoch      an order of the examples: shuffled in training, otherwise as they are numbered, or
+ *                a sampler's (sampler.h)
  *     batch      the next `batch` examples of it; if processes share it (data.h), as many for each
  *     example    depends only on its number, the seed, the epoch and its place in the epoch
  *
@@ -11,6 +12,7 @@
 #define TAPEGRAD_LOADER_H
 
 #include <tapegrad/data.h>
+#include <tapegrad/sampler.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,8 +52,10 @@ typedef struct tp_loader_opts {
     bool whole;  /* drops that smaller batch */
     int threads; /* workers; 0: the caller's thread makes a batch when it asks for it */
     int ahead;   /* batches in memory, the caller's included; 0: 4, or 1 without workers */
-    /* a bad example is an error, TP_E_IO. Otherwise it is left out of its batch, and in training
-     * the one with the next number takes its place, whichever process reads it */
+    /* A bad example is an error, TP_E_IO. Otherwise it is left out of its batch. In training the
+     * example with the next number replaces it, even if that is in another process's part of the
+     * epoch. With a sampler nothing replaces it, because the order may exclude the next number.
+     * Training fails if no example of an epoch is good. */
     bool strict;
     /* Reports each bad example once, on the thread that asks for a batch. May be NULL. */
     void (*bad)(void *env, const char *name, const char *why);
@@ -59,6 +63,9 @@ typedef struct tp_loader_opts {
     /* > 1: sorts the examples of each group of that many batches by length, divides them and, if
      * train, shuffles the batches, for kinds whose examples have lengths */
     int64_t bucket;
+    /* Gives the order of each epoch; NULL: the usual one. Loaders of masked and causal texts have
+     * an order of their own and refuse a sampler. It must outlive the loader. */
+    const tp_example_sampler *sampler;
     tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_loader_opts;
 
@@ -85,7 +92,7 @@ typedef enum tp_example_state {
 } tp_example_state;
 
 enum { TP_EXAMPLE_WHY = 512 };
-typedef struct tp_sample_source {
+typedef struct tp_example_source {
     int64_t count;
     int columns; /* of an example, at most TP_MAX_COLUMNS */
     const tp_column *column;
@@ -96,21 +103,29 @@ typedef struct tp_sample_source {
     /* Names an example in messages, in buf or elsewhere. NULL: "example 7". */
     const char *(*name)(void *env, int64_t number, char *buf, size_t size);
     void *env;
-} tp_sample_source;
+    /* The rows, along the first axis, that an example fills of column c: 0 to shape.dim[0]; or, for
+     * all examples, -1 in columns that are not padded. Rows beyond are filled with pad[c] before
+     * make is called, and a batch is as wide as the longest example of the global batch, at least
+     * 1. Bad examples are then left out in training, too, because another one may not fit. Must be
+     * fast; any thread calls it. NULL: every value has the whole shape. */
+    int64_t (*length)(void *env, int64_t number, int c);
+    const double *pad; /* [columns]; NULL: zeros */
+} tp_example_source;
 
 /* A batch in host memory, valid until the next call. */
-typedef struct tp_sample_batch {
+typedef struct tp_example_batch {
     int64_t n;            /* examples: batch, or fewer at the end or if some are bad */
     int64_t epoch, step;  /* step: within the epoch */
     const int64_t *index; /* [n]: their numbers */
     void *const *value;   /* [columns]: arrays [n,...] */
-} tp_sample_batch;
+    const int64_t *width; /* [columns]: the first axis of an example, 1 for scalars */
+} tp_example_batch;
 
 /* Shuffles, batches and prefetches a function's examples. They are fed into a slot for each column,
- * [n,...]. */
-TP_API tp_loader *tp_sample_loader_new(const tp_sample_source *s, const tp_loader_opts *o);
+ * [n,...], where it is padded [n,width,...]. */
+TP_API tp_loader *tp_example_loader_new(const tp_example_source *s, const tp_loader_opts *o);
 /* The next batch. False at the end (unless it trains) or on an error. */
-TP_API bool tp_sample_loader_next(tp_loader *L, tp_sample_batch *b);
+TP_API bool tp_example_loader_next(tp_loader *L, tp_example_batch *b);
 
 /* ---- declaring a kind of loader ---- */
 
@@ -118,8 +133,8 @@ TP_API bool tp_sample_loader_next(tp_loader *L, tp_sample_batch *b);
 typedef struct tp_loader_batch {
     int64_t n, epoch, step;
     const int64_t *index; /* [n]: the numbers of its examples */
-    /* Of the global batch, if processes share it: its examples, before some turn out to be bad, and
-     * the place of the first in the epoch. Otherwise all is index. */
+    /* Of the global batch that processes share: its examples, before some turn out to be bad, and
+     * the place of the first in the epoch. */
     int64_t total, place;
     const int64_t *all; /* [total] */
 } tp_loader_batch;
@@ -137,7 +152,7 @@ typedef struct tp_loader_kind {
     const char *name; /* what its examples are called in messages: "images" */
     /* Bytes. A slot begins with the struct that tp_loader_take gives to callers. */
     size_t state, slot, work;
-    /* Allocates what a slot needs with tp_loader_memory. */
+    /* Allocates what a slot needs with tp_loader_alloc. */
     void (*slot_new)(tp_loader *L, const void *state, void *slot);
     void (*slot_free)(const void *state, void *slot); /* frees what else it owns */
     void (*work_free)(void *work);
@@ -146,7 +161,8 @@ typedef struct tp_loader_kind {
     const char *stream;
     tp_shuffle shuffle;
     int64_t (*length)(const void *state, int64_t number); /* by which `bucket` sorts */
-    void (*arrange)(void *state, int64_t *order); /* changes the order once it is shuffled */
+    /* Changes an order of n numbers once it is shuffled, or a sampler has made it. */
+    void (*arrange)(void *state, int64_t *order, int64_t n);
     /* Instead of all these, the number of the example at a place of an epoch, so that no order is
      * stored. NULL: there is a stream. */
     int64_t (*number)(void *state, int64_t epoch, int64_t place);
@@ -168,8 +184,11 @@ typedef struct tp_loader_kind {
 /* The examples of a loader. */
 typedef struct tp_loader_examples {
     int64_t count;
-    int64_t length;      /* of an epoch, at most count; 0: count */
-    int64_t tries;       /* of examples in the place of a bad one, in training; 0: count */
+    int64_t length; /* of an epoch, at most count unless of a sampler; 0: count */
+    /* How many examples training tries for a place in a batch. The first is the one that the order
+     * has there. Those that follow have the next numbers, or, with a sampler, the next places in
+     * the batch. 0: count, or 1 with a sampler. */
+    int64_t tries;
     const bool *missing; /* [count]: known to be bad, neither made nor reported; or NULL */
 } tp_loader_examples;
 
@@ -181,11 +200,11 @@ TP_API void tp_loader_open(tp_loader *L, const tp_loader_examples *X, const tp_l
 TP_API void *tp_loader_state(const tp_loader *L, const tp_loader_kind *kind);
 /* n zeroed elements, which are freed with the loader; before it is opened and in slot_new. NULL: L
  * has failed. */
-TP_API void *tp_loader_memory(tp_loader *L, int64_t n, size_t size);
+TP_API void *tp_loader_alloc(tp_loader *L, int64_t n, size_t size);
 /* The first failure counts. Workers may call it. Returns false. */
 TP_API bool tp_loader_fail(tp_loader *L, tp_code code, const char *format, ...) TP_PRINTF(3, 4);
 /* Waits for the next batch and copies the first bytes of its slot. False, and zeros: see
- * tp_sample_loader_next. */
+ * tp_example_loader_next. */
 TP_API bool tp_loader_take(tp_loader *L, const tp_loader_kind *kind, void *batch, size_t bytes);
 /* Whether an example is known bad. */
 TP_API bool tp_loader_is_bad(tp_loader *L, int64_t number);

@@ -18,9 +18,9 @@ extern "C" {
 
 /* ---- a corpus ---- */
 
-/* The stream of tokens of any number of texts. Two bytes for each token are kept in memory or in a
- * cache file. It is immutable once open, so threads may share it. Never NULL: tp_corpus_why says
- * what is wrong. */
+/* The stream of tokens of any number of texts. Two bytes for each token, four if the vocabulary has
+ * more than 65536 ids, are kept in memory or in a cache file. It is immutable once open, so threads
+ * may share it. Never NULL: tp_corpus_why says what is wrong. */
 typedef struct tp_corpus tp_corpus;
 
 /* Where a document ends. Every file ends one, too. */
@@ -35,10 +35,13 @@ typedef struct tp_corpus_opts {
     double held_out; /* share of the tokens in TP_VALID, below 0.5. 0: 0.05; below 0: none */
     int64_t limit;   /* reads at most that many bytes of text; 0: all */
     int threads;     /* that tokenise; 0: 1. The result does not depend on it */
+    /* The token that follows each document, as "<|endoftext|>"; "": none. NULL: </s>; the
+     * vocabulary then needs <s>, <pad> and <mask>, too, which tp_mlm_loader_new uses */
+    const char *separator;
     /* A file that keeps the tokens; NULL: they are kept in memory. The file is written if it does
-     * not exist, and replaced if the texts (their names, sizes and times), the vocabulary, `end` or
-     * `limit` have changed. A file that is no such cache is never replaced: the corpus fails. With
-     * a cache the memory that a corpus needs does not grow with the texts. */
+     * not exist, and replaced if the texts (their names, sizes and times), the vocabulary, `end`,
+     * `limit` or `separator` have changed. A file that is no such cache is never replaced: the
+     * corpus fails. With a cache the memory that a corpus needs does not grow with the texts. */
     const char *cache;
 } tp_corpus_opts;
 
@@ -53,8 +56,7 @@ typedef struct tp_corpus_opts {
  * other bytes have tokens, too; UTF-16, UTF-32 and files with zero bytes are refused. A file that
  * is named twice is refused.
  *
- * The vocabulary needs <s>, </s>, <pad>, <mask>, and at most 65536 ids; X is not needed after the
- * call. o may be NULL. */
+ * X is not needed after the call. o may be NULL. */
 TP_API tp_corpus *tp_corpus_open(const char *const path[], int paths, const tp_bpe *X,
                                  const tp_corpus_opts *o);
 TP_API void tp_corpus_close(tp_corpus *C);
@@ -63,7 +65,7 @@ TP_API const char *tp_corpus_why(const tp_corpus *C);
 
 TP_API int64_t tp_corpus_documents(const tp_corpus *C);
 TP_API int64_t tp_corpus_bytes(const tp_corpus *C); /* of text, unpacked */
-/* Tokens of a part, the </s> after each document included. TP_VALID is the last held_out of every
+/* Tokens of a part, those that end documents included. TP_VALID is the last held_out of every
  * sixteenth of the stream, whatever the length of sequences, TP_TRAIN the rest; TP_TEST is the same
  * as TP_VALID. */
 TP_API int64_t tp_corpus_tokens(const tp_corpus *C, tp_part part);
@@ -77,12 +79,12 @@ TP_API bool tp_corpus_was_cached(const tp_corpus *C);
 
 /* Copies n tokens of a part, from token `first` on, to ids. False, with the reason in why: they are
  * not all in the part, or the cache cannot be read. Threads may call it at the same time. */
-TP_API bool tp_corpus_read(const tp_corpus *C, tp_part part, int64_t first, int64_t n,
-                           uint16_t *ids, char *why, size_t size);
+TP_API bool tp_corpus_read(const tp_corpus *C, tp_part part, int64_t first, int64_t n, int32_t *ids,
+                           char *why, size_t size);
 
 /* ---- masked batches ---- */
 
-typedef struct tp_mlm_opts {
+typedef struct tp_mlm_loader_opts {
     int64_t batch, length; /* sequences; ids of each, <s> and </s> included, at least 3 */
     tp_part part;
     /* Endless: sequences are shuffled and masked anew for each epoch, whole batches only. Otherwise
@@ -98,7 +100,7 @@ typedef struct tp_mlm_opts {
      * equal shapes. Further rows are 0 with the target -1, which losses do not count. */
     bool padded;
     tp_share share; /* the part of each batch that this process reads; zero: all of it */
-} tp_mlm_opts;
+} tp_mlm_loader_opts;
 
 /* A batch in host memory, valid until the next call. */
 typedef struct tp_mlm_batch {
@@ -116,17 +118,18 @@ typedef struct tp_mlm_batch {
  * random token is never a special one, since a <pad> would move the positions of all tokens after
  * it. A batch in which no target is drawn gets one, and so does the part of a process, so that each
  * has a loss; the numbers of targets of processes that share a batch differ. It fails if C has too
- * few tokens for a batch. The mask of a sequence depends on (seed, epoch, number of the sequence).
+ * few tokens for a batch or was opened with a `separator`. The mask of a sequence depends on (seed,
+ * epoch, number of the sequence).
  *
  * They are fed into three slots, all TP_I32: ids [n,length], rows [R], targets [R]. */
 enum { TP_MLM_SLOTS = 3 };
-TP_API tp_loader *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o);
-TP_API int64_t tp_mlm_sequences(const tp_loader *L); /* per epoch */
+TP_API tp_loader *tp_mlm_loader_new(const tp_corpus *C, const tp_mlm_loader_opts *o);
+TP_API int64_t tp_mlm_loader_sequences(const tp_loader *L); /* per epoch */
 /* The targets that count, of the batch that was fed last. */
-TP_API int64_t tp_mlm_targets(const tp_loader *L);
+TP_API int64_t tp_mlm_loader_targets(const tp_loader *L);
 
 /* The next batch. False at the end (unless train) or on an error. */
-TP_API bool tp_mlm_next(tp_loader *L, tp_mlm_batch *b);
+TP_API bool tp_mlm_loader_next(tp_loader *L, tp_mlm_batch *b);
 
 #ifdef __cplusplus
 }

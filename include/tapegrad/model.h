@@ -40,7 +40,7 @@ typedef struct tp_cost {
 
 typedef enum tp_model_input {
     TP_IMAGES, /* [B,H,W,3] -> logits [B,classes] */
-    TP_TOKENS, /* ids [B,N] -> logits [B,N,V]; a state holds the caches */
+    TP_TOKENS, /* ids [B,N] -> logits [B,N,V]; a state, if any, holds the caches */
     /* ids [B,n], of pairs [B,2,n] -> logits [B,classes]; 0 (RoBERTa: 1) is padding, which the model
      * masks itself */
     TP_DOCUMENTS
@@ -51,7 +51,7 @@ typedef enum tp_model_input {
 typedef struct tp_common_cfg {
     int64_t image[2]; /* TP_IMAGES: height and width */
     int64_t cache;    /* TP_TOKENS: rows carried from one segment to the next */
-    int64_t length;   /* TP_DOCUMENTS: most tokens of a document */
+    int64_t length;   /* most tokens of a document, or of a text if nothing is carried */
     int64_t vocab;    /* TP_DOCUMENTS: ids are below it */
     bool pair;        /* TP_DOCUMENTS: a sample is two documents */
     int64_t outputs;  /* number of classes, or size of the vocabulary */
@@ -255,12 +255,14 @@ typedef struct tp_model {
     /* True if load accepts a tensor of the shape `there` for that parameter. NULL: load is NULL. */
     bool (*resizes_to)(const char *name, const tp_shape *here, const tp_shape *there);
 
-    /* Publishers' files. head: the weight with a row for each output. spellings: applied in order,
-     * each once to a name; the last row is { 0 }. Both may be NULL. may_lack: true for a parameter
-     * that files may lack, because no forward pass reads it or fill sets it; files may have it
-     * where this model does not. NULL: none. fill: gives what F lacks its value, after everything
-     * else has been read. NULL: initial values stay. */
+    /* Publishers' files. head: the weight with a row for each output. adapt: divides or transposes
+     * tensors of their layout (tp_file_split), before the spellings; false: F has failed.
+     * spellings: applied in order, each once to a name; the last row is { 0 }. All three may be
+     * NULL. may_lack: true for a parameter that files may lack, because no forward pass reads it or
+     * fill sets it; files may have it where this model does not. NULL: none. fill: gives what F
+     * lacks its value, after everything else has been read. NULL: initial values stay. */
     const char *head;
+    bool (*adapt)(tp_file *F);
     const tp_spelling *spellings;
     tp_dialect dialect; /* { 0 }: none */
     bool (*may_lack)(const char *name);
@@ -317,8 +319,8 @@ TP_API bool tp_model_preset(tp_model_cfg *cfg, const char *name, char *why, size
 TP_API bool tp_model_check(const tp_model_cfg *cfg, char *why, size_t size);
 
 /* The shape of a batch of inputs: images are f32, ids integers. tokens (TP_TOKENS, TP_DOCUMENTS):
- * how many, 0 for the configured cache or length. */
-TP_API tp_shape tp_model_shape(const tp_model_cfg *cfg, int64_t batch, int64_t tokens);
+ * how many, 0 for the configured cache, or length without one. */
+TP_API tp_shape tp_model_input_shape(const tp_model_cfg *cfg, int64_t batch, int64_t tokens);
 
 /* Get and set the common part of a configuration. The result may be impossible (tp_model_check). */
 TP_API tp_common_cfg tp_model_get(const tp_model_cfg *cfg);
@@ -350,6 +352,13 @@ TP_API void tp_model_member_type(const tp_model_member *m, char *text, size_t si
  * 0 means the configured length. All members are 0 if the configuration or the length is
  * impossible, the forward pass fails, or memory runs out. */
 TP_API tp_cost tp_model_cost(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
+
+/* The bytes that each sample of a batch adds to what is kept for backward, on a tape that computes
+ * in that dtype (tp_tape_opts.compute; TP_BF16: mixed precision). In f32 about tp_cost.saved, which
+ * also has what a batch shares; in bf16 that includes copies of parts of weights. 0 where
+ * tp_model_cost has nothing. */
+TP_API double tp_model_saved_bytes(const tp_model_cfg *cfg, int64_t tokens, int64_t cache,
+                                   tp_dtype compute);
 
 /* Writes a configuration to a checkpoint and reads it; the metadata "model" says which model it is.
  * read: false with a full sentence, including the file's name, in why; cfg then has no model. */

@@ -8,7 +8,9 @@
 #define TAPEGRAD_NN_H
 
 #include <tapegrad/base.h>
+#include <tapegrad/lora.h>
 #include <tapegrad/nn/conv.h>
+#include <tapegrad/nn/ctc.h>
 #include <tapegrad/nn/norm.h>
 #include <tapegrad/nn/recurrent.h>
 #include <tapegrad/ops.h>
@@ -31,11 +33,22 @@ TP_API TP_NO_LINE bool tp_want(tp_tape *T, const void *p, const char *name, cons
 typedef struct tp_linear_m {
     const char *path;
     tp_tensor weight, bias; /* bias TP_NONE: none */
+    const tp_lora_m *lora; /* its adaptation (lora.h), which all functions here apply; NULL: none */
 } tp_linear_m;
 TP_API void tp_linear_init(tp_params *P, tp_linear_m *m, const char *name, int64_t in, int64_t out,
                            bool bias);
+/* The same without a bias, over a weight [out,in] that something else declared, as a head over an
+ * embedding does: its second name is "weight" below name. */
+TP_API void tp_linear_tie(tp_params *P, tp_linear_m *m, const char *name, tp_tensor weight);
 TP_API tp_tensor tp_linear_forward(tp_tape *T, const tp_linear_m *m, tp_tensor x);
 TP_API tp_tensor tp_linear_act(tp_tape *T, const tp_linear_m *m, tp_tensor x, tp_act act);
+/* For modules of your own that read the weight of a linear module: x w^T without the bias; the same
+ * for rows part * out / parts ... of the weight, one of `parts` equal parts; and u w, whose product
+ * with x is that of u with x w^T: u [n,out] -> [n,in]. The dropout of an adaptation drops what it
+ * adds to u w. */
+TP_API tp_tensor tp_linear_product(tp_tape *T, const tp_linear_m *m, tp_tensor x);
+TP_API tp_tensor tp_linear_part(tp_tape *T, const tp_linear_m *m, tp_tensor x, int part, int parts);
+TP_API tp_tensor tp_linear_transposed(tp_tape *T, const tp_linear_m *m, tp_tensor u);
 
 /* scale * weight[ids]: a table "weight" [n,dim], initially N(0,1). */
 typedef struct tp_embedding_m {
@@ -77,6 +90,9 @@ typedef struct tp_ls_cfg {
     bool ln_local;      /* DualLN's local norm comes before the dynamic projection */
     bool project_first; /* cached rows are projected before they are compressed */
     bool raw_kv;        /* keys and values are used as projected, without DualLN */
+    /* the first window_heads heads see only the window, the others only the projections, which the
+     * paper's section 3.4 tried first; 0: every head sees both. Norms always span all heads. */
+    int window_heads;
 } tp_ls_cfg;
 typedef struct tp_ls_attn_m {
     const char *path;
@@ -113,6 +129,12 @@ TP_API tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor
  * as for a cache. */
 TP_API tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *window);
 TP_API tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows);
+
+/* tp_ls_attention with the heads and biases of m -> [B,N,dim], before proj_out; with window_heads
+ * one op for each group of heads. in has queries, keys and values of all heads, and tables as r_net
+ * and r_net_chunk give them; in.r_w, in.r_r and op.heads are not read. */
+TP_API tp_tensor tp_ls_attn_attend(tp_tape *T, const tp_ls_attn_m *m, tp_ls_in in,
+                                   tp_ls_attn_cfg op);
 
 /* Sinusoidal relative positions, pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) ..], with angles
  * in double. Row i of out [rows,2n] is position i, or clamp if clamp > 0 and i exceeds it.

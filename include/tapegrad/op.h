@@ -140,15 +140,15 @@ typedef struct tp_op {
     /* The names of the inputs, "x, w, b", for messages; NULL: messages use their numbers. */
     const char *inputs;
     /* The dtypes of each input; 0 is TP_FLOATS. Before the shape rule runs, the tape refuses
-     * others, and inputs that take TP_ANY but are not of one dtype. Floating inputs must be of one
-     * dtype, too, except f32 parameters and `exact` inputs beside bf16 data. If nx is -1, element 0
-     * covers all inputs. */
+     * others, and inputs that take TP_ANY but are not of one dtype. Floating inputs, parameters
+     * too, reach the op in one dtype, except `exact` ones: a bf16 tape and TP_COMPUTES cast, other
+     * tapes refuse mixtures. If nx is -1, element 0 covers all inputs. */
     uint8_t takes[TP_MAX_INPUTS];
     size_t attr_size;  /* attributes are copied into the tape */
     uint32_t saves;    /* exactly what backward reads */
     uint32_t optional; /* bit i: input i may be TP_NONE */
     uint32_t constant; /* bit i: input i never gets a gradient (targets, statistics) */
-    uint32_t exact;    /* bit i: input i may be f32 beside bf16 data; TP_COMPUTES leaves it so */
+    uint32_t exact;    /* bit i: input i may be f32 beside bf16 data that come first; no cast */
     unsigned flags;
     tp_code (*shape)(tp_infer *q); /* checks; result shapes and dtypes */
     /* Multiply-adds of one forward call, from the attributes and the shapes of inputs and visible
@@ -188,16 +188,6 @@ TP_API void tp_st(const tp_view *v, int64_t i, double x);
  * only run. Reads beyond `saves` are detected first, by runs in which data that is not saved is
  * NaN. Returns true if all cases pass; otherwise text receives the first failure. */
 TP_API bool tp_gradcheck(const tp_op *op, tp_device *D, char *text, size_t size);
-
-/* A tp_shape in a table, with the number of its axes: .in = { TP_DIMS(2, 3, 4), TP_DIMS(4) }. */
-/* clang-format off */
-#ifdef __cplusplus
-#define TP_DIMS(...) TP_SHAPE(__VA_ARGS__)
-#else
-#define TP_DIMS(...) \
-    { (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } }
-#endif
-/* clang-format on */
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,16 @@ typedef struct tp_factors {
 } tp_factors;
 typedef tp_factors (*tp_factor_rule)(const char *name, tp_shape s, void *env);
 
+/* Which parameters the optimiser "muon" updates by orthogonalised momentum; the rest gets AdamW. It
+ * is called once for each parameter when the optimiser is created, and may take only matrices. */
+typedef bool (*tp_take_rule)(const char *name, tp_shape s, void *env);
+
+/* The rule that muon follows if none is given: a matrix of at least two rows and columns, but for
+ * embeddings and output layers, which are known by the words of their names, separated by dots and
+ * underscores: one is "head", "heads", "classifier", "wte", "wpe" or "pos", or begins with "emb",
+ * "posit", "posemb" or "posenc". So "lm_head.weight" is not taken, "multihead_attn.weight" is. */
+TP_API bool tp_muon_takes(const char *name, tp_shape s);
+
 /* Options by name; unlisted ones have their usual values. */
 typedef struct tp_optim_value {
     const char *name;
@@ -24,7 +34,8 @@ typedef struct tp_optim_value {
 typedef struct tp_optim_opts {
     const tp_optim_value *values; /* up to a NULL name; NULL: none */
     tp_factor_rule factors;       /* NULL: 1 and 1 */
-    void *env;
+    void *env;                    /* of both rules */
+    tp_take_rule takes;           /* muon: which matrices it takes; NULL: tp_muon_takes */
 } tp_optim_opts;
 
 /* Creates the optimiser of that name over P's parameters:
@@ -69,10 +80,31 @@ typedef struct tp_optim_opts {
  *           averages of its rows and columns, divided by the mean of the former, at least eps1.
  *           Only these are stored: R + C numbers for each R C, less than a parameter's if the last
  *           two sizes exceed 2, very little if both are large
+ *   muon    momentum [0.95], nesterov [1], newton_schulz [5] iterations, match_rms [1]; beta1
+ *           [0.9], beta2 [0.95], eps [1e-8] of AdamW, which updates what is not taken
+ *           (tp_muon_takes, tp_optim_opts.takes)  (Jordan et al. 2024; torch.optim.Muon)
+ *           u = momentum u + (1-momentum) g;  d = momentum u + (1-momentum) g, or u if not
+ *           nesterov;  p -= lr wd p;  p -= lr s orthogonal(d), for p [R,C]. newton_schulz times
+ *           X = 3.4445 X - 4.7750 (X X') X + 2.0315 (X X')^2 X, from X = d / |d|, moves all
+ *           singular values near 1. s = 0.2 sqrt(max(R,C)) gives updates the size of AdamW's, so
+ *           that both share one rate (Liu et al. 2025, "Muon is scalable"); without match_rms
+ *           s = sqrt(max(1, R/C)), for rates near 0.02, which need tp_factors for the rest.
+ *           Products are in the values' dtype. Matrices have one moment, others two
+ *   schedulefree   beta1 [0.9], beta2 [0.999], eps [1e-8], r [0], lr_power [2]: AdamW without a
+ *           schedule (Defazio et al. 2024; AdamWScheduleFree of the package schedulefree). Usual
+ *           rates are 1 to 10 times AdamW's, constant after a warm-up
+ *           q = g / (sqrt(v^) + eps) + wd y;  z -= lr q;  x = (1-c) x + c z;
+ *           y = (1-beta1) z + beta1 x;  c = w_n / (w_1 + .. + w_n)
+ *           w_n = n^r (largest lr)^lr_power
+ *           Training has the values y; to validate and to save a model that will be used,
+ *           tp_optim_swap exchanges them for x. Stored are v and z - y
  *
  * n counts the updates of each parameter separately. Frozen parameters and those without a gradient
- * since the last step are not changed. Free the optimiser before P: one whose P was freed refuses
- * every step. Writing optimisers: optim_kind.h, examples/custom_optim. */
+ * since the last step are not changed. A parameter that is frozen when the optimiser is created has
+ * no moments, in memory or in files. It gets them, with their first values, from the step that
+ * first updates it, which fails without memory for them, from tp_next_rate if it is no longer
+ * frozen, or from tp_optim_read if the file has some. Free the optimiser before P: one whose P was
+ * freed refuses every step. Writing optimisers: optim_kind.h, examples/custom_optim. */
 TP_API tp_optim *tp_optim_new(tp_params *P, const char *name, const tp_optim_opts *o);
 
 /* The usual ones with compiler-checked options. o may be NULL. */
@@ -103,6 +135,14 @@ TP_API void tp_optim_free(tp_optim *O);
  * errors, a refusal is cleared by the next successful step (see tp_grad_clear). */
 TP_API bool tp_step(tp_optim *O, double lr);
 
+/* Gives the rate of the next tp_step before it. Needed, with the same rate, where tp_step stands
+ * between tp_capture_begin and tp_capture_end: a launch of the recorded step, in which tp_step is
+ * not called, takes the rate from here (capture.h). */
+TP_API void tp_next_rate(tp_optim *O, double lr);
+/* Can tp_step be recorded? Not if processes exchange the gradients (peers.h), nor for a program's
+ * own optimiser without tp_optim_kind.recordable. */
+TP_API bool tp_optim_records(const tp_optim *O);
+
 /* Changes an option for the steps that follow: tp_optim_set(O, "weight_decay", 0.1). The names are
  * those of tp_optim_new; 0 is a value like any other. Moments that become necessary start at zero;
  * those no longer needed are discarded. Refuses, changing nothing, an option that O does not have,
@@ -111,12 +151,23 @@ TP_API bool tp_step(tp_optim *O, double lr);
 TP_API bool tp_optim_set(tp_optim *O, const char *name, double value);
 TP_API double tp_optim_get(const tp_optim *O, const char *name); /* NaN if O has no such option */
 
+/* Exchanges the values of training for those to evaluate with, and back: only for an optimiser that
+ * keeps such averages (tp_optim_has_averages; schedulefree). Between the two calls tp_step and
+ * tp_optim_write are refused, as everything is that changes parameters, and tp_params_write writes
+ * what is to be evaluated. The second call restores all bits. Memory for a copy of the parameters
+ * is needed in between. Processes that divide the moments must all call it. False, with nothing
+ * changed: another kind of optimiser, no memory, or averages of a tp_ema are swapped in; the next
+ * step clears that error. An optimiser freed in between leaves the parameters as they are. */
+TP_API bool tp_optim_swap(tp_optim *O);
+TP_API bool tp_optim_has_averages(const tp_optim *O);
+
 /* Multiplies the gradients by k inside the next tp_step, for the mean over accumulated
- * micro-batches. A clip before that step sees the gradients without k: clip to max / k. */
+ * micro-batches. A clip before that step sees the gradients without k: clip to max / k. If tp_step
+ * stands in a step of tp_capture, call this before tp_capture_begin. */
 TP_API void tp_grad_scale(tp_optim *O, double k);
 
-TP_API int64_t tp_updates(const tp_optim *O);    /* completed steps */
-TP_API size_t tp_optim_bytes(const tp_optim *O); /* of this process's moments, on the device */
+TP_API int64_t tp_optim_updates(const tp_optim *O); /* completed steps */
+TP_API size_t tp_optim_bytes(const tp_optim *O);    /* of this process's moments, on the device */
 TP_API bool tp_optim_ok(const tp_optim *O);
 TP_API const char *tp_optim_why(const tp_optim *O);
 TP_API tp_code tp_optim_code(const tp_optim *O); /* TP_E_NONFINITE: NaN in the gradients */
@@ -125,10 +176,10 @@ TP_API tp_code tp_optim_code(const tp_optim *O); /* TP_E_NONFINITE: NaN in the g
  * The prefix is that of the parameters, "" or NULL for none, "generator." for one of several
  * optimisers in a file. The memory is read when the writer is committed; only tp_peers_commit reads
  * that of moments divided among processes. Reading requires the same kind of optimiser over the
- * same parameters, with the same moments; any other file is refused: O is unchanged and usable, and
- * tp_optim_why says why. If the file fails while the moments are copied, O fails for good: create
- * another one. O keeps its options and factors: repeat changes made by tp_optim_set before
- * reading. */
+ * same parameters, with moments for all that have some in O; any other file is refused: O is
+ * unchanged and usable, and tp_optim_why says why. If the file fails while the moments are copied,
+ * O fails for good: create another one. O keeps its options and factors: repeat changes made by
+ * tp_optim_set before reading. */
 TP_API bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix);
 TP_API TP_CHECKED bool tp_optim_read(tp_optim *O, tp_file *F, const char *prefix);
 
@@ -147,6 +198,14 @@ TP_API bool tp_ema_ok(const tp_ema *E);
 TP_API const char *tp_ema_why(const tp_ema *E);
 TP_API bool tp_ema_write(tp_ema *E, tp_writer *W, const char *prefix); /* PREFIX"ema.*" */
 TP_API TP_CHECKED bool tp_ema_read(tp_ema *E, tp_file *F, const char *prefix);
+
+/* Moves the values of a set towards those of another, which the same function has declared on the
+ * same device: to = (1 - part) to + part from, part in [0, 1]; 1 copies exactly. Buffers, such as
+ * running statistics, are copied. For target networks and teachers that a forward pass uses beside
+ * the set that is trained; tp_ema averages for evaluation. A forward pass of `to` before the call
+ * has no backward after it. Does not synchronise. False: see tp_params_why of `to`, which is
+ * unchanged. */
+TP_API TP_CHECKED bool tp_params_blend(tp_params *to, tp_params *from, double part);
 
 /* Schedules: the learning rate of the update that follows u completed ones (u = 0 for the first).
  * All warm up linearly over `warmup` updates, lr * (u+1)/warmup; warmup 0: no warm-up. */

@@ -13,7 +13,10 @@
  *
  *     if (!tp_load(P, "weights.safetensors", NULL)) fprintf(stderr, "%s\n", tp_params_why(P));
  *
- * Compilers warn if the result is ignored (TP_CHECKED). */
+ * Compilers warn if the result is ignored (TP_CHECKED).
+ *
+ * Threads may run forward passes over one set at the same time, each with its own tape. A backward,
+ * a step and whatever else changes values, gradients or what is frozen need the set alone. */
 #ifndef TAPEGRAD_PARAMS_H
 #define TAPEGRAD_PARAMS_H
 
@@ -84,7 +87,7 @@ TP_API void tp_pop(tp_params *P);
 
 /* Zeroed memory that lives as long as P, for modules whose size is known only when they are
  * declared. NULL: P has failed. */
-TP_API void *tp_params_room(tp_params *P, size_t bytes);
+TP_API void *tp_params_alloc(tp_params *P, size_t bytes);
 
 /* Sets the rule that may replace the default initialisation of parameters declared later. */
 TP_API void tp_params_init_rule(tp_params *P, tp_init_rule rule, void *env);

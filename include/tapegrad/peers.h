@@ -159,9 +159,9 @@ typedef struct tp_exchange_opts {
      * many on the wire; same bits as without. After finish a process has the sums of its own part
      * only, which clipping knows, and the rest of what tp_param_get_grad copies means nothing. Only
      * optimisers created later on P can step; the parts of kinds that need norms of a parameter
-     * (lamb, adafactor) are whole parameters, so create them before the first update. Averages
-     * (tp_ema_new) are not divided. Files (tp_optim_write, tp_peers_commit) are the same as
-     * without, so any number of processes, dividing or not, can read them. */
+     * (lamb, adafactor, muon) are whole parameters, so create them before the first update.
+     * Averages (tp_ema_new) are not divided. Files (tp_optim_write, tp_peers_commit) are the same
+     * as without, so any number of processes, dividing or not, can read them. */
     bool shard;
     bool after; /* buckets leave only after backward: no overlap */
 } tp_exchange_opts;

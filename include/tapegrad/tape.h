@@ -20,8 +20,9 @@ extern "C" {
 
 typedef struct tp_tape_opts {
     uint64_t seed; /* key of all random ops */
-    /* dtype of matmul, linear, convolution, attention: TP_F32 (default), TP_BF16 (f32
-     * accumulation), TP_F64 (needs TP_F64 parameters) */
+    /* dtype of matmul, linear, convolution, attention: TP_F32 (default), TP_F64 (needs TP_F64
+     * parameters), or TP_BF16: f32 accumulation, and f32 parameters and data without casts
+     * (docs/guide/mixed-precision.md) */
     tp_dtype compute;
     bool train; /* training mode: dropout, drop path, batch statistics */
     /* fail at the first op whose result or input gradient contains NaN or infinity, naming the op,
@@ -87,8 +88,9 @@ TP_API void tp_backward(tp_tape *T, tp_tensor loss);
 /* The gradient of an input or a kept tensor after tp_backward, or of a parameter between
  * tp_backward and tp_step. TP_E_STATE if there is none. The result belongs to T and is a constant:
  * there are no second derivatives, and tp_backward refuses a loss that is made of it while
- * recording. For a penalty on gradients, compute them with ops; if a constant is meant, pass it
- * through tp_detach. A parameter's gradient reflects later backward passes and clipping until
+ * recording. For a penalty on gradients, write them with ops, which takes a few lines for a network
+ * of known layers (docs/guide/second-derivatives.md); if a constant is meant, pass it through
+ * tp_detach. A parameter's gradient reflects later backward passes and clipping until
  * tp_step or tp_grad_clear releases the gradient; after that it keeps those values, and their
  * memory, until T is reset or a recorded step writes them again. */
 TP_API tp_tensor tp_grad(tp_tape *T, tp_tensor x);
@@ -114,6 +116,10 @@ TP_API bool tp_ok(const tp_tape *T);
 TP_API const char *tp_why(const tp_tape *T); /* full text; "" if ok; valid until tp_clear */
 TP_API tp_code tp_code_of(const tp_tape *T);
 TP_API TP_NO_LINE void tp_clear(tp_tape *T); /* clears the error, except one from tp_tape_new */
+
+/* True if T's device is dry (tp_device_open): a module may then replace a table that it computes on
+ * the host by tp_full, which takes no memory of the host. */
+TP_API bool tp_dry(const tp_tape *T);
 
 /* Fails the tape as an op does, for readers and other code that creates tensors. Does nothing if
  * the tape has failed already. Returns a failed tensor, which the caller can pass on. */

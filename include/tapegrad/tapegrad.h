@@ -6,6 +6,8 @@
 #include <tapegrad/capture.h>
 #include <tapegrad/device.h>
 #include <tapegrad/file.h>
+#include <tapegrad/lora.h>
+#include <tapegrad/metrics.h>
 #include <tapegrad/nn.h>
 #include <tapegrad/ops.h>
 #include <tapegrad/optim.h>

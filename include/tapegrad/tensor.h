@@ -2,7 +2,8 @@
 #ifndef TAPEGRAD_TENSOR_H
 #define TAPEGRAD_TENSOR_H
 
-#include <tapegrad/base.h>
+#include <stdio.h>
+#include <tapegrad/file.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +38,41 @@ TP_API double tp_item(tp_tape *T, tp_tensor x);
 /* Copies x to host; bytes must equal the number of elements times the dtype's size. False, with T
  * failed, on an error. Synchronises. */
 TP_API bool tp_read(tp_tape *T, tp_tensor x, void *host, size_t bytes);
+
+/* Writes x as NumPy prints arrays, under its dtype and shape:
+ *
+ *     f32[2,3]
+ *     [[ 1.    2.5  -3.  ]
+ *      [ 0.25   nan  4.  ]]
+ *
+ * Numbers have the fewest digits that read back as the same value of x's dtype, at most 8 after the
+ * point. All have exponents if one is 1e6 (f64: 1e8) or more or below 1e-4, or 1000 times another.
+ * Of more than 1000 elements only the first and last three along each axis appear, with "..."
+ * between them, and only they are read; lines break at 75 characters. x may be a result, a
+ * parameter or the norm that tp_clip_grad_norm returned. Synchronises.
+ *
+ * tp_to_string writes at most size bytes with the final zero, and returns the length of the whole
+ * text as snprintf does, so that text NULL and size 0 measure it; 0, with T failed, on an error.
+ * tp_print writes the text and a newline to a stream; false with T failed, or if the stream has an
+ * error (ferror), which does not fail T. */
+TP_API size_t tp_to_string(tp_tape *T, tp_tensor x, char *text, size_t size);
+TP_API bool tp_print(tp_tape *T, tp_tensor x, FILE *to);
+
+/* A constant tensor read from a file of any format that tp_file_open reads, among them NumPy's .npy
+ * and .npz. name NULL: the only tensor of the file. Owned by T. Its dtype is the stored one; f16
+ * becomes f32, bool u8, other integers the smallest of i32 and i64 that holds them all (a u64 above
+ * i64's range is an error). Checksums are compared as tp_file_open says. T fails if the file or the
+ * tensor cannot be read, and says why. */
+TP_API tp_tensor tp_from_file(tp_tape *T, const char *path, const char *name);
+
+/* Writes x to PATH, which ends in .npy, for numpy.load; as tp_writer_numpy and tp_writer_commit do,
+ * completely or not at all. False with the reason in why, which may be NULL: T is failed only if
+ * x cannot be read. Synchronises. */
+TP_API TP_CHECKED bool tp_to_npy(tp_tape *T, tp_tensor x, const char *path, char *why, size_t size);
+
+/* Adds a copy of x to a writer of any format. W fails if x cannot be read, for example because T
+ * has failed. Synchronises. */
+TP_API void tp_add_to_file(tp_tape *T, tp_tensor x, tp_writer *W, const char *name);
 
 /* Shape queries work on any live handle, without a tape. For a failed or stale tensor every size is
  * 1 and ndim is 0, so that user code never divides by zero. Negative axes count from the end. */

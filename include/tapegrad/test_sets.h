@@ -23,13 +23,13 @@ typedef enum tp_test_set {
 
 /* The number of labels of a set, and the label of class `imagenet` of ImageNet: its place among the
  * set's classes, or its superclass. -1: the set has no such class. */
-TP_API int tp_test_labels(tp_test_set set);
-TP_API int tp_test_label(tp_test_set set, int imagenet);
+TP_API int tp_test_set_labels(tp_test_set set);
+TP_API int tp_test_set_label(tp_test_set set, int imagenet);
 
 /* The label that logits [1000] predict. A and R: the likeliest of the set's classes, whatever the
  * others. 9: the superclass of the likeliest of all classes, -1 if it has none. Of equal logits the
  * first counts. */
-TP_API int tp_test_predict(tp_test_set set, const float *logits);
+TP_API int tp_test_set_predict(tp_test_set set, const float *logits);
 
 /* True if one of n labels is among the k likeliest of `classes` logits; negative labels are
  * fillers. */

@@ -3,9 +3,9 @@
  * A program is described by one constant tp_training: its settings, how data and model are opened,
  * the loss of a batch, a validation. tp_train_main does everything else: command line, run folder
  * with lock, log, progress with ETA, learning rate, accumulation, clipping, averages, recorded
- * steps, validation, best and last checkpoint, signals, time limits, NaN, resuming with the same
- * bits, forecasts of memory and time. examples/first_text and examples/first_image are complete
- * programs of 150 lines.
+ * steps, validation, early stopping, best and last checkpoint, signals, time limits, NaN, resuming
+ * with the same bits, forecasts of memory and time. examples/first_text and examples/first_image
+ * are complete programs of 150 lines.
  *
  * Only this library prints: tp_train_main is the main function of a program. The functions of a
  * program report errors by tp_run_fail or leave them on the objects of the run (tape, parameters);
@@ -13,6 +13,7 @@
 #ifndef TAPEGRAD_TRAIN_H
 #define TAPEGRAD_TRAIN_H
 
+#include <tapegrad/events.h>
 #include <tapegrad/options.h>
 #include <tapegrad/tapegrad.h>
 
@@ -31,7 +32,14 @@ typedef struct tp_machine_settings {
 } tp_machine_settings;
 
 /* Values of --schedule, in the order of its choices. */
-enum { TP_RATE_CONSTANT, TP_RATE_LINEAR, TP_RATE_COSINE, TP_RATE_STEP, TP_RATE_ONECYCLE };
+enum {
+    TP_RATE_CONSTANT,
+    TP_RATE_LINEAR,
+    TP_RATE_COSINE,
+    TP_RATE_STEP,
+    TP_RATE_ONECYCLE,
+    TP_RATE_PLATEAU
+};
 
 /* The value of an option of the optimisers, which is a number or a flag. */
 typedef union tp_train_value {
@@ -43,8 +51,10 @@ enum { TP_TRAIN_VALUES = 32 };
 /* The first member of a training program's settings. tp_train_defaults gives usual values. */
 typedef struct tp_train_settings {
     tp_machine_settings machine;
-    char *run_dir, *init;
-    bool resume, overwrite, plan, check_finite, graph, profile, report;
+    char *run_dir, *init, *config, *lr_range;
+    bool resume, overwrite, plan, check_finite, graph, profile, report, tensorboard;
+    char *tensorboard_dir, *trace;
+    int histograms;        /* of --tensorboard; 0: none, else a sum of 1: weights, 2: gradients */
     int64_t epochs, steps; /* a run ends after either; 0: no limit */
     double time;           /* seconds; 0: no limit */
     double peer_timeout;   /* seconds without a byte from another process of the run */
@@ -53,10 +63,13 @@ typedef struct tp_train_settings {
     int optimizer;                          /* tp_optim_find; 0: adamw */
     tp_train_value option[TP_TRAIN_VALUES]; /* tp_train_set, tp_train_get */
     double lr, warmup, lr_end, lr_factor;
-    int64_t lr_every;
+    int64_t lr_every, lr_patience;
     bool ema_aside, shard_optimizer, exchange_bf16, sync_bn;
     double clip, ema;
     int64_t log_every, eval_every, checkpoint_every;
+    int64_t patience;  /* validations without a better score that end a run; 0: no limit */
+    int64_t keep_last; /* checkpoints kept beside last.safetensors and best.safetensors */
+    int64_t keep_best;
 } tp_train_settings;
 
 /* Usual values of the settings, with a copy of run_dir; tp_options_free frees the texts. NULL:
@@ -70,10 +83,16 @@ TP_API bool tp_train_choose(tp_train_settings *o, const char *optimizer);
 TP_API bool tp_train_set(tp_train_settings *o, const char *option, double value);
 TP_API double tp_train_get(const tp_train_settings *o, const char *option);
 
+/* --config FILE starts a run with the settings of a config.json: one that a run wrote, or
+ * {"settings": {"lr": 0.001}}, with the names of the flags. Flags on the command line win. Of a
+ * file that a run wrote, settings that are its preset's follow another preset on the command line,
+ * and what open derived from them ("derived") is left to open again.
+ * Unknown names, wrong types and the file of another program are refused. */
+
 /* Option rows for settings that begin with a tp_train_settings: all of them with headings, and the
  * groups. A program's own row before them replaces the one of the same name. */
 extern TP_API const tp_option tp_train_options[];
-extern TP_API const tp_option tp_run_options[];       /* run-dir resume overwrite plan init ... */
+extern TP_API const tp_option tp_run_options[];       /* run-dir resume overwrite config ... */
 extern TP_API const tp_option tp_length_options[];    /* epochs steps time batch accumulation */
 extern TP_API const tp_option tp_rate_options[];      /* lr warmup schedule lr-end lr-every ... */
 extern TP_API const tp_option tp_optimizer_options[]; /* optimizer weight-decay ... clip ema */
@@ -83,8 +102,8 @@ extern TP_API const tp_option tp_optimizer_options[]; /* optimizer weight-decay 
 extern TP_API const tp_option tp_report_options[];  /* log-every eval-every ... report */
 extern TP_API const tp_option tp_device_options[];  /* device dtype threads check-finite ... */
 extern TP_API const tp_option tp_machine_options[]; /* device dtype threads; tp_machine_settings */
-/* check-finite profile: with tp_machine_options all of tp_device_options but graph, for programs
- * whose steps cannot be captured. */
+/* check-finite profile trace: with tp_machine_options all of tp_device_options but graph, for
+ * programs whose steps cannot be captured. */
 extern TP_API const tp_option tp_inspection_options[];
 /* --recompute, for models that support it; tp_train_settings.recompute is a tp_recompute. Not part
  * of tp_train_options. */
@@ -95,7 +114,8 @@ extern TP_API const tp_option tp_recompute_options[];
 TP_API tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_eps,
                                     tp_factor_rule rule, void *env);
 /* The learning rate of the update that follows u completed ones in a run of `total` updates; warmup
- * is counted in updates. */
+ * is counted in updates. TP_RATE_PLATEAU: that before the first drop; the engine multiplies it,
+ * also where a program has a `rate` of its own, by what validations have made of it. */
 TP_API double tp_train_rate(const tp_train_settings *o, int64_t u, int64_t total);
 
 /* ---- a run ---- */
@@ -285,6 +305,11 @@ TP_API void tp_run_sum(tp_run *R, int n, const tp_tensor *x);
 TP_API void tp_run_note(tp_run *R, const char *key, double x);
 TP_API void tp_run_note_int(tp_run *R, const char *key, int64_t x);
 TP_API void tp_run_note_text(tp_run *R, const char *key, const char *text);
+
+/* The run's event file, to which a program may add images, histograms and texts of its own under
+ * R->update; the engine closes it. NULL, which the functions of events.h ignore, without
+ * --tensorboard and in all processes but rank 0. */
+TP_API tp_events *tp_run_events(tp_run *R);
 
 /* Writes the path "DIR/name" in the run folder to buf and returns buf. */
 TP_API char *tp_run_path(const tp_run *R, const char *name, char *buf, size_t size);

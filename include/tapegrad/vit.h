@@ -17,8 +17,11 @@ typedef struct tp_vit_cfg {
     int heads, blocks;
     int64_t mlp_ratio; /* hidden channels of the feed-forward network divided by dim */
     bool distilled;    /* a second token and head, which learn from a teacher */
-    double dropout;    /* of embeddings, projections and feed-forward networks */
-    double drop_path;  /* of the last block; rises from 0 over all blocks */
+    /* variants (Zhang et al. 2021, ViL, Table 11) */
+    bool patch_norm; /* LayerNorm of the patches, before tokens and positions */
+    bool avg_pool;   /* the head reads the mean of all tokens, the class token too; not distilled */
+    double dropout;  /* of embeddings, projections and feed-forward networks */
+    double drop_path; /* of the last block; rises from 0 over all blocks */
     tp_recompute recompute;
 } tp_vit_cfg;
 
@@ -59,6 +62,7 @@ typedef struct tp_vit {
     tp_vit_cfg cfg;
     tp_tensor cls_token, dist_token, pos_embed; /* [1,1,D], [1,1,D] if distilled, [1,g+N,D] */
     tp_conv2d_m patch_embed;
+    tp_layernorm_m patch_norm; /* patch_embed.norm, if patch_norm */
     tp_vit_block block[TP_VIT_BLOCKS];
     tp_layernorm_m norm;
     tp_linear_m head, head_dist; /* head_dist: if distilled */

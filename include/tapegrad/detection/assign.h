@@ -48,21 +48,21 @@ TP_API bool tp_match_boxes(const tp_matcher *m, const tp_corners *object, int64_
  * being list[floor((i + 1) k / n) - 1]; or the first n. */
 typedef enum tp_sampling { TP_SAMPLE_RANDOM, TP_SAMPLE_EVEN, TP_SAMPLE_FIRST } tp_sampling;
 
-typedef struct tp_sampler {
+typedef struct tp_box_sampler {
     int64_t samples;
     double positive; /* largest fraction of boxes with objects */
     tp_sampling how;
     /* TP_SAMPLE_RANDOM: the permutations of boxes with objects and of background; NULL: they are
      * drawn. */
     const int64_t *order[2];
-} tp_sampler;
+} tp_box_sampler;
 
 /* Samples boxes by their labels [n]: first boxes with objects (labels other than `background` and
  * -1), then background. index has room for `samples`. Returns the number of sampled boxes and
  * stores in *objects how many of them have objects; -1: out of memory. r may be NULL unless
  * permutations are drawn. */
-TP_API int64_t tp_sample(const tp_sampler *s, const int *label, int64_t n, int background,
-                         tp_random *r, int64_t *index, int64_t *objects);
+TP_API int64_t tp_sample_boxes(const tp_box_sampler *s, const int *label, int64_t n, int background,
+                               tp_random *r, int64_t *index, int64_t *objects);
 
 #ifdef __cplusplus
 }

@@ -131,6 +131,9 @@ TP_API void tp_detector_init(tp_params *P, tp_detector *m, const char *name,
  * why; nothing has changed then, unless a read failed. */
 TP_API TP_CHECKED bool tp_detector_load_backbone(tp_params *P, const tp_detector *m,
                                                  const char *path, char *why, size_t size);
+/* Draws the random features of a Performer backbone (tp_model.redraw); other backbones have none.
+ * draw: the number of the drawing. False: see tp_params_why. */
+TP_API bool tp_detector_redraw(tp_params *P, const tp_detector *m, uint64_t seed, uint64_t draw);
 /* Prepares the backbone for inference (tp_backbone_fuse), after its weights were loaded. False: see
  * tp_params_why. Synchronises. */
 TP_API bool tp_detector_fuse(tp_params *P, tp_detector *m);

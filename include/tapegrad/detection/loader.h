@@ -103,6 +103,10 @@ typedef struct tp_object_loader_opts {
     /* [images of the annotations]: known to be unreadable; neither read nor reported */
     const bool *missing;
     void *env;
+    /* In place of the random order, before batches are cut; NULL: none. It must outlive the loader.
+     * It numbers the images of the annotations; in training the next one with objects takes the
+     * place of one without, and one that cannot be read is left out of its batch */
+    const tp_example_sampler *sampler;
     tp_share share; /* the part of each batch that this process reads; zero: all of it */
 } tp_object_loader_opts;
 

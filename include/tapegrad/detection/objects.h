@@ -67,7 +67,7 @@ typedef struct tp_detected {
     float *mask;     /* [n,side,side], probabilities within the boxes; NULL: without masks */
 } tp_detected;
 TP_API void tp_detected_free(tp_detected *d);
-/* tp_to_original for detections with their masks. Sizes are height, width. */
+/* tp_found_to_original for detections with their masks. Sizes are height, width. */
 TP_API void tp_detected_to_original(tp_detected *d, const int64_t resized[2],
                                     const int64_t original[2]);
 

@@ -22,7 +22,7 @@ TP_API int64_t tp_nms(const tp_corners *box, const double *score, const int64_t 
                       double threshold, tp_detection_profile profile, int64_t *keep);
 /* The indices of the k largest of n scores, descending; of equal scores, the lower index first.
  * Returns how many. */
-TP_API int64_t tp_top(const double *score, int64_t n, int64_t k, int64_t *index);
+TP_API int64_t tp_top_scores(const double *score, int64_t n, int64_t k, int64_t *index);
 
 /* The outputs of the heads for the anchors of one level, for one image. */
 typedef struct tp_level {
@@ -74,8 +74,8 @@ TP_API int64_t tp_select_boxes(const tp_select_cfg *c, const tp_corners *proposa
 
 /* Scales n detections from a resized image to the original one, clips them and drops those without
  * area. Returns the number that remain. Sizes are height, width. */
-TP_API int64_t tp_to_original(tp_found *found, int64_t n, const int64_t resized[2],
-                              const int64_t original[2]);
+TP_API int64_t tp_found_to_original(tp_found *found, int64_t n, const int64_t resized[2],
+                                    const int64_t original[2]);
 
 /* The level, from `first` to `last`, whose feature map a region is pooled from. It follows from the
  * square root of the region's area: a region of `canonical` x `canonical` pixels (224) belongs to

@@ -3,6 +3,7 @@
 #define TAPEGRAD_NN_NORM_H
 
 #include <tapegrad/base.h>
+#include <tapegrad/ops/attention.h>
 #include <tapegrad/ops/layers.h>
 #include <tapegrad/params.h>
 
@@ -19,6 +20,9 @@ typedef struct tp_layernorm_m {
 TP_API void tp_layernorm_init(tp_params *P, tp_layernorm_m *m, const char *name, int64_t dim,
                               double eps);
 TP_API tp_tensor tp_layernorm_forward(tp_tape *T, const tp_layernorm_m *m, tp_tensor x);
+
+/* The same for two tensors, in one pass on a GPU (tp_layernorm_kv). */
+TP_API tp_kv tp_layernorm_forward_kv(tp_tape *T, const tp_layernorm_m *m, tp_kv x);
 
 /* RMS norm over the last axis: "weight" [dim], initially 1. */
 typedef struct tp_rmsnorm_m {

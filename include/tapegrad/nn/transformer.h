@@ -25,6 +25,11 @@ typedef struct tp_kv_cache {
 } tp_kv_cache;
 /* Releases the memory at the next reset. */
 TP_API TP_NO_LINE void tp_kv_cache_free(tp_tape *T, tp_kv_cache *c);
+/* Text b continues text index[b] of before, as beam search chooses them: index integer [B'] in
+ * [0, B), which may repeat and drop texts, so that B' beams can grow from one prompt. Copies all
+ * room. Call it for every cache of a model, those of cross-attention included. Only while not
+ * recording; a cache that holds nothing is an error. */
+TP_API void tp_kv_cache_reorder(tp_tape *T, tp_kv_cache *c, tp_tensor index);
 
 /* Multi-head attention: "q_proj", "k_proj", "v_proj", "out_proj", with or without bias. Keys and
  * values have kv_heads heads (tp_attn_cfg). */

@@ -49,9 +49,16 @@ typedef struct tp_rotary_cfg {
     int64_t offset; /* added to every position: tokens before these, in decoding */
     /* pairs (2i, 2i+1) as in GPT-J; otherwise (i, i + size/2) as in GPT-NeoX and Llama */
     bool interleaved;
+    /* For texts longer than those of the training: angles are divided by `factor`. 0: they are
+     * not. If `original` is given, tokens of the texts before, only those pairs are that turn at
+     * most `low` times within them; pairs that turn at least `high` times stay, and the factors of
+     * those between are mixed linearly by their turns (Llama 3.1). */
+    double factor, low, high;
+    int64_t original;
 } tp_rotary_cfg;
 
-/* Rotates pair i of each head of x [B,N,H*D] at position p by the angle p base^(-2i/size).
+/* Rotates pair i of each head of x [B,N,H*D] at position p by the angle p base^(-2i/size), times
+ * what cfg.factor makes of it.
  * positions: i32 or i64, [N] or [B,N], or TP_NONE for 0 .. N-1. Angles are computed in double, so
  * they are accurate for any position; cosines and sines are computed once for all heads, and
  * nothing but the positions is saved: the gradient is the inverse rotation. */
@@ -80,6 +87,12 @@ typedef struct tp_kv {
 /* tp_chunk_project of k and of v [B,N,H*D], with one softmax of the scores. */
 TP_API tp_kv tp_chunk_project_kv(tp_tape *T, tp_tensor k, tp_tensor v, tp_tensor scores,
                                  tp_tensor mask, int heads, int chunk, int rank);
+
+/* tp_layernorm of k [...,C] and of v [...,C], of one dtype, with the same w and b [C] or TP_NONE;
+ * the numbers of rows may differ. On a GPU one launch in each direction takes both, and the
+ * gradients of w and b are one sum over the rows of both. */
+TP_API tp_kv tp_layernorm_kv(tp_tape *T, tp_tensor k, tp_tensor v, tp_tensor w, tp_tensor b,
+                             double eps);
 
 /* Long-short attention of the language model (Zhu et al. 2021, equation 6; official computation). N
  * queries follow a cache. Its last Wc <= window rows are in k_win, v_win, and the vectors of its Cc

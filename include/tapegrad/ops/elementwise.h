@@ -31,10 +31,10 @@ TP_API tp_tensor tp_minimum(tp_tape *T, tp_operand a, tp_operand b);
 
 /* ---- masks ----
  *
- * Comparisons and logical ops of operands of one dtype, floating or integer, that broadcast as
- * above. Results are masks: TP_U8, 1 where true and 0 elsewhere, without a gradient. Comparisons
- * with NaN are false, except tp_ne. A number is rounded to a floating dtype, and compared exactly
- * with integers. */
+ * Comparisons and logical ops of operands of one floating dtype, or of any integer dtypes, which
+ * meet exactly in the wider one, that broadcast as above. Results are masks: TP_U8, 1 where true
+ * and 0 elsewhere, without a gradient. Comparisons with NaN are false, except tp_ne. A number is
+ * rounded to a floating dtype, and compared exactly with integers. */
 TP_API tp_tensor tp_eq(tp_tape *T, tp_operand a, tp_operand b); /* a == b */
 TP_API tp_tensor tp_ne(tp_tape *T, tp_operand a, tp_operand b); /* a != b */
 TP_API tp_tensor tp_lt(tp_tape *T, tp_operand a, tp_operand b); /* a < b */

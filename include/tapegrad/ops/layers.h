@@ -29,17 +29,27 @@ TP_API tp_tensor tp_matmul_t(tp_tape *T, tp_tensor a, bool ta, tp_tensor b, bool
 TP_API tp_tensor tp_einsum_n(tp_tape *T, const char *spec, int n, const tp_tensor *x);
 #define tp_einsum(T, spec, ...) tp_einsum_n(T, spec, TP_TENSORS(__VA_ARGS__))
 
+/* Activations; each is the op of that name (elementwise.h). */
 typedef enum tp_act {
     TP_ACT_NONE,
     TP_ACT_RELU,
     TP_ACT_GELU,
     TP_ACT_QUICK_GELU,
-    TP_ACT_SILU
+    TP_ACT_SILU,
+    TP_ACT_GELU_TANH,
+    TP_ACT_TANH,
+    TP_ACT_SIGMOID
 } tp_act;
 
 /* act(x w^T + b): x [...,K], w [N,K], b [N] or TP_NONE -> [...,N]. Bias and activation are applied
  * while the product is still in cache. */
 TP_API tp_tensor tp_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act);
+
+/* tp_dropout(tp_linear(x, w, b, act), p) with the same random words; in the pass of the activation
+ * unless that is TP_ACT_NONE. A dropped element and its gradient are 0 whatever x and dy are. Where
+ * a kept element's slope is 0, its gradient is also 0, as it is in the two ops if dy is finite. */
+TP_API tp_tensor tp_linear_dropout(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act,
+                                   double p);
 
 /* The activation of a gated linear unit: GLU, SwiGLU, GEGLU, ReGLU. */
 typedef enum tp_glu_kind { TP_GLU_SIGMOID, TP_GLU_SILU, TP_GLU_GELU, TP_GLU_RELU } tp_glu_kind;

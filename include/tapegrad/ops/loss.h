@@ -26,9 +26,20 @@ TP_API tp_tensor tp_cross_entropy(tp_tape *T, tp_tensor logits, tp_tensor target
                                   tp_reduction reduction);
 TP_API tp_tensor tp_cross_entropy_smooth(tp_tape *T, tp_tensor logits, tp_tensor target,
                                          double smoothing, tp_reduction reduction);
+/* The same with weights of classes [V], positive (0 leaves a class out), of the logits' dtype, or
+ * f32 beside bf16, or TP_NONE: the loss of a row is -sum_j w_j q_j log_softmax(logits)_j with the
+ * smoothed target q, as in PyTorch. TP_MEAN divides by the sum of the weights of the counted rows'
+ * targets, w[target], and is 0 if that is 0 (PyTorch: NaN); for probabilities, by the number of
+ * rows. No gradient to weights. For unbalanced classes, rows / (V count[j]) is usual. */
+TP_API tp_tensor tp_cross_entropy_weighted(tp_tape *T, tp_tensor logits, tp_tensor target,
+                                           tp_tensor weights, double smoothing,
+                                           tp_reduction reduction);
 /* Negative log-likelihood: -x[..., target], with x log-probabilities [...,V] (of tp_log_softmax)
  * and target integer [...] (negative: not counted). tp_cross_entropy takes logits and is faster. */
 TP_API tp_tensor tp_nll(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction reduction);
+/* The same with weights of classes, as in tp_cross_entropy_weighted: -w[target] x[..., target]. */
+TP_API tp_tensor tp_nll_weighted(tp_tape *T, tp_tensor x, tp_tensor target, tp_tensor weights,
+                                 tp_reduction reduction);
 
 /* The losses below are elementwise. x and target have the same shape and a floating dtype; no
  * gradient to target. TP_MEAN and TP_MEAN_ALL are the mean over all elements. tp_bce_logits is the
@@ -76,6 +87,21 @@ TP_API tp_tensor tp_hinge_embedding(tp_tape *T, tp_tensor x, tp_tensor target, d
 TP_API tp_tensor tp_soft_margin(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction reduction);
 TP_API tp_tensor tp_margin_ranking(tp_tape *T, tp_tensor a, tp_tensor b, tp_tensor target,
                                    double margin, tp_reduction reduction);
+
+/* Weights of examples for every loss: give it TP_EACH, and its result with weights [..], which has
+ * the shape of `losses` or its leading axes: one weight for each row, for each sequence ..
+ *
+ *     tp_weigh(T, tp_cross_entropy(T, logits, label, TP_EACH), weights, label, TP_MEAN)
+ *     tp_weigh(T, tp_mse(T, x, target, TP_EACH), weights, TP_NONE, TP_MEAN)
+ *
+ * TP_MEAN divides the sum of weights times losses by the sum of the weights (each as often as it is
+ * used), and is 0 if that is 0; TP_MEAN_ALL divides by the number of losses. target: TP_NONE, or
+ * the integers of the same shape as weights that were the loss's target: those that are negative
+ * have weight 0, since they were not counted. A loss of weight 0 is left out even if it is not
+ * finite. Weights of classes in `losses` (tp_cross_entropy_weighted) multiply them and do not
+ * change the divisor. No gradient to weights, which are converted to the losses' dtype. */
+TP_API tp_tensor tp_weigh(tp_tape *T, tp_tensor losses, tp_tensor weights, tp_tensor target,
+                          tp_reduction reduction);
 
 /* ---- losses and similarities of rows: vectors [...,D], one number each ---- */
 

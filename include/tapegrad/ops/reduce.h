@@ -82,8 +82,10 @@ constexpr int tp__axes_kept(int axes)
 
 /* ---- reductions ----
  *
- * x is floating point, of any shape. Sums (sum, mean, var, std, norm, prod, logsumexp) of bf16 are
- * f32. A NaN among the elements makes the result NaN. */
+ * x is floating point, of any shape; tp_sum and tp_mean also take masks, TP_U8, whose sum and mean
+ * are f32: tp_mean(T, tp_eq(T, tp_argmax(T, logits, -1), labels), TP_ALL) is an accuracy. Sums
+ * (sum, mean, var, std, norm, prod, logsumexp) of bf16 are f32. A NaN among the elements makes the
+ * result NaN. */
 
 TP_API tp_tensor tp_sum(tp_tape *T, tp_tensor x, int axes);  /* of no elements: 0 */
 TP_API tp_tensor tp_mean(tp_tape *T, tp_tensor x, int axes); /* of no elements: NaN */

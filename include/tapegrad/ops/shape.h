@@ -113,6 +113,14 @@ TP_API tp_tensor tp_embedding_pad(tp_tape *T, tp_tensor table, tp_tensor ids, do
 TP_API tp_tensor tp_index_select(tp_tape *T, tp_tensor x, int axis, tp_tensor index);
 TP_API tp_tensor tp_index_add(tp_tape *T, tp_tensor x, int axis, tp_tensor index, tp_tensor src);
 
+/* The maximum and the mean of the rows of x that have one segment: x [N,...], segment integer [N]
+ * in [0,n), in any order -> [n,...]; nodes of graphs, tokens of words. Of no rows both are 0; the
+ * mean of bf16 is f32. The mean counts in its own dtype: in f32 right up to 2^24 rows of a
+ * segment. A gradient goes to the first maximum. A segment out of range is an error on
+ * the CPU; a GPU leaves its row out of the maximum. The sum is tp_index_add. */
+TP_API tp_tensor tp_segment_max(tp_tape *T, tp_tensor x, tp_tensor segment, int64_t n);
+TP_API tp_tensor tp_segment_mean(tp_tape *T, tp_tensor x, tp_tensor segment, int64_t n);
+
 /* y[i][j][k] = x[i][index[i][j][k]][k] for axis 1 (torch.gather). index has as many axes as x and,
  * except along axis, at most x's sizes. */
 TP_API tp_tensor tp_gather(tp_tape *T, tp_tensor x, int axis, tp_tensor index);
