@@ -36,6 +36,7 @@ struct tp_slab {
 void tp__heap_init(tp_heap *h, const tp_device_opts *o)
 {
     *h = (tp_heap){ .limit = o->cache_limit,
+                    .most = o->memory_limit,
                     .fail_at = o->fail_at,
                     .fail_count = o->fail_count,
                     .exact = o->exact };
@@ -137,6 +138,7 @@ static tp_block *slab_new(tp_device *D, size_t size, bool joint)
     h->allocs++;
     if (h->fail_at && h->allocs >= h->fail_at && h->allocs - h->fail_at < h->fail_count)
         return NULL;
+    if (h->most && (size > h->most || h->live + h->cached > h->most - size)) return NULL;
     tp_slab *s = calloc(1, sizeof *s);
     tp_block *b = s ? block_new(h, s, 0, size) : NULL;
     void *base = b ? D->be->alloc(D, size) : NULL;
@@ -260,15 +262,30 @@ tp_buf *tp__buf_new(tp_device *D, size_t bytes)
     return buf;
 }
 
+tp_buf *tp__buf_of_others(tp_device *D, void *data, size_t bytes, void (*give_back)(tp_buf *b),
+                          void *owner)
+{
+    tp_buf *buf = malloc(sizeof *buf);
+    if (buf)
+        *buf = (tp_buf){ .dev = D,
+                         .data = data,
+                         .bytes = bytes,
+                         .refs = 1,
+                         .give_back = give_back,
+                         .owner = owner };
+    return buf;
+}
+
 tp_buf *tp__buf_ref(tp_buf *b)
 {
-    if (b) b->refs++;
+    if (b) tp__count(b->refs, 1);
     return b;
 }
 
 void tp__buf_unref(tp_buf *b)
 {
-    if (!b || --b->refs > 0) return;
+    if (!b || __atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
+    if (b->give_back) b->give_back(b);
     if (b->block) {
         tp_heap *h = &b->dev->heap;
         tp__lock(&h->lock);
@@ -339,4 +356,5 @@ void tp__heap_text(tp_device *D, size_t request, char *text, size_t size)
     print_bytes(text, size, ", live ", h->live);
     print_bytes(text, size, ", cached ", h->cached);
     print_bytes(text, size, ", peak ", h->peak);
+    if (h->most) print_bytes(text, size, ", memory_limit ", h->most);
 }

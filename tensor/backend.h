@@ -11,11 +11,12 @@
 #include "tensor/together.h"
 
 /* The instruction set of the only kernels in this build (CMake's TAPEGRAD_ISA); TP_ISA_AUTO: all
- * sets have theirs. */
+ * sets have theirs. Those for AMX are among those of AVX-512. */
+#define tp__kernels_of(isa) ((isa) == TP_ISA_AMX ? TP_ISA_AVX512 : (isa))
 #ifndef TP_ISA_ALONE
 #define TP_ISA_ALONE TP_ISA_AUTO
 #endif
-#define TP_HAS_ISA(isa) (TP_ISA_ALONE == TP_ISA_AUTO || TP_ISA_ALONE == (isa))
+#define TP_HAS_ISA(isa) (TP_ISA_ALONE == TP_ISA_AUTO || TP_ISA_ALONE == tp__kernels_of(isa))
 
 /* A backend allocates memory and moves bytes. Offsets and sizes are in bytes. */
 typedef struct tp_backend {
@@ -30,10 +31,11 @@ typedef struct tp_backend {
     void (*sync)(tp_device *D);
     /* The rest may be NULL. ran is called after each op; later errors name that op. */
     tp_code (*ran)(tp_device *D, const char *op, bool backward);
-    /* Profiling of a queue: mark(D, -1) marks the beginning of an op, mark(D, line) the end of the
-     * op of that profile line; read_marks waits and adds up the times. NULL: the CPU's clock is
-     * used. */
-    void (*mark)(tp_device *D, int line);
+    /* Profiling of a queue: mark(D, TP_OP_BEGINS, 0) marks the beginning of an op, mark(D, line,
+     * slice) the end of the op of that profile line and slice of a trace (-1: none); mark(D,
+     * TP_TRACE_BEGINS, 0) marks where the slices' times begin. read_marks waits and adds up the
+     * times. NULL: the CPU's clock is used. */
+    void (*mark)(tp_device *D, int line, int slice);
     void (*read_marks)(tp_device *D);
     /* Recorded steps (autograd/capture.c). Between begin and end, work goes only into the
      * recording, which launch runs. begin may refuse. If end returns NULL or launch false, nothing
@@ -45,6 +47,8 @@ typedef struct tp_backend {
     void (*close)(tp_device *D);  /* before the heap's memory is returned */
     void (*forget)(tp_device *D); /* after the heap's memory is returned */
 } tp_backend;
+
+enum { TP_OP_BEGINS = -1, TP_TRACE_BEGINS = -2 };
 
 typedef struct tp_slab tp_slab;
 typedef struct tp_block { /* a piece of a slab, free or in use */
@@ -60,6 +64,7 @@ typedef struct tp_heap {
     tp_block **idle; /* free blocks by (size, age) */
     size_t nidle, idle_cap, nblocks;
     size_t live, cached, peak, limit;
+    size_t most;            /* live + cached; 0: no limit */
     size_t held, held_peak; /* bytes of slabs up to the last byte ever given to a buffer */
     uint64_t allocs, fail_at, fail_count;
     bool exact;        /* no cache, no rounding */
@@ -79,12 +84,14 @@ struct tp_device {
     char name[16];
     int threads;
     struct tp_pool *pool; /* NULL: loops run on the calling thread */
-    tp_isa isa;
-    bool dry; /* memory is counted, never touched; check this before running a kernel */
+    tp_isa isa;           /* of kernels: not TP_ISA_AMX, which is TP_ISA_AVX512 and amx */
+    bool dry;             /* memory is counted, never touched; check this before running a kernel */
     bool keep_subnormals;
+    bool amx; /* products of bf16 use the tiles of AMX */
     tp_heap heap;
     uint64_t launches, syncs, unfused;
     tp_profile profile;
+    struct tp_trace *trace;    /* NULL: none was begun */
     const uint64_t *capturing; /* not NULL while a step is recorded: device memory with how far the
                                   random stream has advanced since */
     void *gpu;                 /* CUDA backend state */
@@ -96,20 +103,32 @@ struct tp_device {
     tp_err err;
 };
 
-/* Device memory; refs counts owners. Freed memory goes back to the device's heap. */
+/* Device memory; refs counts owners, of which exported ones (dlpack.h) may leave on any thread.
+ * Freed memory goes back to the device's heap or to its owner. */
 typedef struct tp_buf {
     tp_device *dev;
-    tp_block *block; /* NULL for an empty buffer */
+    tp_block *block; /* NULL for an empty buffer and for memory of others */
     void *data;      /* never NULL */
     size_t bytes;
     int refs;
+    void (*give_back)(struct tp_buf *b); /* memory of others; else NULL */
+    void *owner;
 } tp_buf;
 
 /* A buffer with one owner, 64-byte aligned and not cleared; NULL if out of memory (see
  * tp__heap_text). bytes may be 0. */
 tp_buf *tp__buf_new(tp_device *D, size_t bytes);
 tp_buf *tp__buf_ref(tp_buf *b);
+/* The same for memory that belongs to others, which give_back returns when the last owner leaves;
+ * NULL if out of memory. */
+tp_buf *tp__buf_of_others(tp_device *D, void *data, size_t bytes, void (*give_back)(tp_buf *b),
+                          void *owner);
 void tp__buf_unref(tp_buf *b); /* b may be NULL */
+/* Has b one owner, so that it may be written? */
+static inline bool tp__buf_alone(const tp_buf *b)
+{
+    return __atomic_load_n(&b->refs, __ATOMIC_ACQUIRE) == 1;
+}
 
 /* Host memory that stale handles may still read. A returned piece is reused by the next take of
  * that size and freed only when D closes. take returns a piece zeroed except for its first 8 bytes,
@@ -139,6 +158,15 @@ void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, co
 int tp__max_threads(void);
 int tp__cpu_quota(const char *root);
 
+/* What tells whether this process may use the tiles of AMX: CPUID, XCR0, and the request to Linux,
+ * which returns 0 if it grants them. */
+typedef struct tp_amx_source {
+    void (*cpuid)(uint32_t leaf, uint32_t part, uint32_t to[4]); /* eax, ebx, ecx, edx */
+    uint64_t (*xcr0)(void);
+    long (*permit)(void);
+} tp_amx_source;
+bool tp__amx_runs(const tp_amx_source *s); /* NULL: of this machine */
+
 /* Runs a kernel in the floating-point mode of its device. */
 tp_code tp__call(tp_kernel k, const tp_call *c);
 
@@ -162,6 +190,17 @@ void tp__op_begins(tp_device *D);
 tp_code tp__op_ends(tp_device *D, const char *op, bool backward);
 void tp__profile_add(tp_device *D, int line, double seconds);
 void tp__profile_free(tp_device *D);
+void tp__read_marks(tp_device *D); /* if D is profiled; synchronises */
+
+/* trace.c: notes what ran, while D is traced (D->trace). op: an op that has just ended; returns its
+ * slice, -1 if memory ran out. call: the path and the tensors of this thread's last op. span: a
+ * scope that ends now. device: the time of a slice on the device, in seconds since the trace
+ * began. */
+int tp__trace_op(tp_device *D, const char *op, bool backward, double began, double ended);
+void tp__trace_call(tp_device *D, const char *path, const tp_call *c);
+void tp__trace_span(tp_device *D, const char *path, double began);
+void tp__trace_device(tp_device *D, int slice, double began, double seconds);
+void tp__trace_free(tp_device *D);
 
 /* Sets every element of a whole buffer to x, converted to its dtype. */
 void tp__fill(tp_device *D, const tp_view *v, double x);

@@ -89,18 +89,17 @@ static bool processor_runs(tp_isa isa)
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (isa == TP_ISA_AVX2) return avx2;
+    if (isa == TP_ISA_AMX) return processor_runs(TP_ISA_AVX512) && tp__amx_runs(NULL);
     if (isa == TP_ISA_AVX512)
         return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-    if (isa == TP_ISA_AVX2 || isa == TP_ISA_AVX512) return false;
 #endif
     return isa == TP_ISA_BASE;
 }
 
 static tp_isa best_isa(void)
 {
-    for (int isa = TP_ISA_AVX512; isa > TP_ISA_BASE; isa--)
+    for (int isa = TP_ISA_AMX; isa > TP_ISA_BASE; isa--)
         if (TP_HAS_ISA((tp_isa)isa) && processor_runs((tp_isa)isa)) return (tp_isa)isa;
     return TP_HAS_ISA(TP_ISA_BASE) ? TP_ISA_BASE : TP_ISA_ALONE;
 }
@@ -113,7 +112,10 @@ bool tp_isa_runs(tp_isa isa)
 
 static const char *isa_name(tp_isa isa)
 {
-    return isa == TP_ISA_AVX512 ? "avx512" : isa == TP_ISA_AVX2 ? "avx2" : "base";
+    return isa == TP_ISA_AMX      ? "amx"
+           : isa == TP_ISA_AVX512 ? "avx512"
+           : isa == TP_ISA_AVX2   ? "avx2"
+                                  : "base";
 }
 
 static void open_cpu(tp_device *D, const tp_device_opts *o)
@@ -124,13 +126,15 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
                 o->threads);
         return;
     }
-    D->isa = o->isa == TP_ISA_AUTO ? best_isa() : o->isa;
-    if (!tp_isa_runs(D->isa)) {
+    const tp_isa isa = o->isa == TP_ISA_AUTO ? best_isa() : o->isa;
+    D->isa = tp__kernels_of(isa);
+    D->amx = isa == TP_ISA_AMX;
+    if (!tp_isa_runs(isa)) {
         tp__err(&D->err, TP_E_DEVICE,
-                processor_runs(D->isa)
+                processor_runs(isa)
                     ? "device cpu: this library is built without %s kernels; use TAPEGRAD_ISA=all"
                     : "device cpu: this processor does not run %s kernels",
-                isa_name(D->isa));
+                isa_name(isa));
         return;
     }
     D->threads = o->threads ? o->threads : tp__max_threads();
@@ -197,6 +201,7 @@ void tp__device_free(tp_device *D)
 {
     tp__pool_free(D->pool);
     tp__profile_free(D);
+    tp__trace_free(D);
     if (D->be) {
         if (D->be->close) D->be->close(D);
         tp__heap_free(D);
@@ -281,7 +286,7 @@ tp_stats tp_device_stats(const tp_device *D)
         .syncs = tp__counted(D->syncs),
         .unfused = tp__counted(D->unfused),
         .threads = D->threads,
-        .isa = D->be && D->be->kind == TP_CUDA ? "cuda" : isa_name(D->isa),
+        .isa = D->be && D->be->kind == TP_CUDA ? "cuda" : isa_name(D->amx ? TP_ISA_AMX : D->isa),
     };
 }
 

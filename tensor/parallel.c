@@ -193,16 +193,18 @@ struct tp_pool *tp__pool_new(const tp_device *D)
     return p;
 }
 
-/* Starts as many workers as allowed. They block signals: handlers belong to the program's
- * threads. */
+/* Starts as many workers as allowed. They block signals, since handlers belong to the program's
+ * threads, but not those of their own faults, which would end the process past its handlers. */
 static void start(struct tp_pool *p)
 {
+    static const int faults[] = { SIGILL, SIGSEGV, SIGBUS, SIGFPE };
     sigset_t all, before;
     p->workers = 0;
     p->worker = aligned_alloc(LINE, (size_t)p->wanted * sizeof *p->worker);
     p->share = aligned_alloc(LINE, ((size_t)p->wanted + 1) * sizeof *p->share);
     if (!p->worker || !p->share) return;
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < p->wanted; i++) {
         worker *w = &p->worker[i];

@@ -46,24 +46,22 @@ void tp__profile_add(tp_device *D, int line, double seconds)
 void tp__op_begins(tp_device *D)
 {
     tp__count(D->launches, 1);
-    if (!D->profile.on) return;
-    if (!D->be->mark) {
-        began = tp_seconds();
-        return;
-    }
+    if (D->trace || (D->profile.on && !D->be->mark)) began = tp_seconds();
+    if (!D->profile.on || !D->be->mark) return;
     tp__lock(&D->left->lock);
-    D->be->mark(D, -1);
+    D->be->mark(D, TP_OP_BEGINS, 0);
     tp__unlock(&D->left->lock);
 }
 
 tp_code tp__op_ends(tp_device *D, const char *op, bool backward)
 {
+    const double now = D->profile.on || D->trace ? tp_seconds() : 0.0;
+    const int slice = D->trace ? tp__trace_op(D, op, backward, began, now) : -1;
     if (D->profile.on) {
-        const double now = tp_seconds();
         tp__lock(&D->left->lock);
         const int line = line_of(&D->profile, op, backward);
         if (line >= 0 && D->be->mark)
-            D->be->mark(D, line);
+            D->be->mark(D, line, slice);
         else if (line >= 0)
             tp__profile_add(D, line, now - began);
         tp__unlock(&D->left->lock);
@@ -77,14 +75,26 @@ static int by_time(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+/* With the lock held. */
+static void read_marks(tp_device *D)
+{
+    if (!D->profile.on || !D->be->read_marks) return;
+    tp__count(D->syncs, 1);
+    D->be->read_marks(D);
+}
+
+void tp__read_marks(tp_device *D)
+{
+    tp__lock(&D->left->lock);
+    read_marks(D);
+    tp__unlock(&D->left->lock);
+}
+
 int tp_device_profile(tp_device *D, tp_op_time *list, int n)
 {
     if (!D || !D->be || !D->profile.on) return 0;
     tp__lock(&D->left->lock);
-    if (D->be->read_marks) {
-        tp__count(D->syncs, 1);
-        D->be->read_marks(D);
-    }
+    read_marks(D);
     qsort(D->profile.at, (size_t)D->profile.n, sizeof *list, by_time);
     const int all = D->profile.n;
     if (n > all) n = all;
@@ -97,10 +107,7 @@ void tp_device_reset_profile(tp_device *D)
 {
     if (!D || !D->be) return;
     tp__lock(&D->left->lock);
-    if (D->profile.on && D->be->read_marks) {
-        tp__count(D->syncs, 1);
-        D->be->read_marks(D);
-    }
+    read_marks(D);
     D->profile.n = 0;
     tp__unlock(&D->left->lock);
 }

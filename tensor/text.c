@@ -80,6 +80,7 @@ const char *tp_plain(const char *text, char *shown, size_t size)
 {
     char one[TP_PLAIN];
     size_t used = 0, n, length;
+    if (!shown) return "";
     if (size) *shown = '\0';
     while ((n = tp_plain_at(text, one)) > 0 && used + (length = strlen(one)) < size) {
         memcpy(shown + used, one, length + 1);
@@ -124,6 +125,8 @@ void tp_c_locale_end(void *before)
 
 double tp_number_read(const char *text, char **end)
 {
+    if (end) *end = NULL;
+    if (!text) return 0.0;
     void *before = tp_c_locale_begin();
     const double x = strtod(text, end);
     tp_c_locale_end(before);
@@ -133,6 +136,11 @@ double tp_number_read(const char *text, char **end)
 int tp_number_write(char *text, size_t size, double x, int digits)
 {
     int length;
+    char own[64];
+    if (!text || size == 0) {
+        text = own;
+        size = sizeof own;
+    }
     void *before = tp_c_locale_begin();
     do {
         length = snprintf(text, size, "%.*g", digits, x);
@@ -201,13 +209,18 @@ static const char *encoding_without_mark(const char *text, size_t n)
     return NULL;
 }
 
-bool tp_file_text(const char **text, size_t *n, char *why, size_t size)
+bool tp_skip_bom(const char **text, size_t *n, char *why, size_t size)
 {
-    const struct mark *mark = mark_of(*text, *n);
+    if (!why) size = 0;
+    if (!text || !n || (!*text && *n)) {
+        snprintf(why, size, "NULL was given in place of a text");
+        return false;
+    }
+    const struct mark *mark = *text ? mark_of(*text, *n) : NULL;
     const size_t passed = mark && !*mark->encoding ? mark->length : 0;
     const char *begin = passed ? *text + passed : *text;
     const size_t left = *n - passed;
-    const char *zero = left ? memchr(begin, 0, left) : NULL;
+    const char *zero = begin && left ? memchr(begin, 0, left) : NULL;
     const char *encoding = mark && *mark->encoding ? mark->encoding
                            : zero && !mark         ? encoding_without_mark(begin, left)
                                                    : NULL;
@@ -225,6 +238,7 @@ bool tp_file_text(const char **text, size_t *n, char *why, size_t size)
 
 const char *tp_json_reason(const char *text)
 {
+    if (!text) return "";
     return strstr(text, "JSON_ALLOW_NUL")
                ? "a text has the character \\u0000, which no text may have"
                : text;

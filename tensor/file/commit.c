@@ -12,6 +12,8 @@
 
 #include "tensor/backend.h"
 #include "tensor/file/checksum.h"
+#include "tensor/file/npy.h"
+#include "tensor/file/npy_write.h"
 #include "tensor/file/writer.h"
 
 #define CHUNK ((size_t)1 << 20)
@@ -26,6 +28,7 @@ typedef struct commit {
     /* The next piece: its tensor, stretch, and bytes before it in each of the two. */
     int item, stretch;
     size_t at, in;
+    tp_npy_file *npy;     /* takes the place of frame and sum */
     bool asked, supplied; /* whether all could supply their data, and the answer */
 } commit;
 
@@ -171,8 +174,9 @@ static bool put_piece(commit *c, int fd, const piece *p)
     else if (!move(c, p->from->owner, c->buffer, p->n))
         data = NULL;
     if (!data || !accept(c->writer, p, data)) return false;
+    if (c->npy) return tp__npy_put(c->npy, fd, p->item->view.dtype, data, p->n);
     tp__sum_add(c->sum, data, p->n);
-    return tp__file_put(fd, data, p->n);
+    return tp_write_bytes(fd, data, p->n);
 }
 
 /* Writes the data first, since the header holds their checksums. */
@@ -188,15 +192,32 @@ static bool put_content(int fd, void *env)
         tp__sum_print(tp__sum_end(c->sum), json + TP_SUMS_AT + TP_SUM_DIGITS * i);
     }
     tp__sum_print(tp__sum_header(c->sum, json, c->length - 8), json + TP_SUM_AT);
-    return ok && lseek(fd, 0, SEEK_SET) == 0 && tp__file_put(fd, c->frame, c->length) &&
+    return ok && lseek(fd, 0, SEEK_SET) == 0 && tp_write_bytes(fd, c->frame, c->length) &&
            all_supplied(c);
+}
+
+/* The same for NumPy's files. */
+static bool put_arrays(int fd, void *env)
+{
+    commit *c = env;
+    const bool single = tp_ends_in(c->writer->path, ".npy");
+    piece p;
+    bool ok = true;
+    for (int i = 0; ok && i < c->writer->n; i++) {
+        const tp_item *t = &c->writer->items[i];
+        ok = tp__npy_begin(c->npy, fd, single ? TP_NPY_NAME : t->name, &t->view);
+        while (ok && next_piece(c, &p)) ok = put_piece(c, fd, &p);
+        ok = ok && tp__npy_end(c->npy, fd);
+    }
+    return ok && tp__npy_finish(c->npy, fd) && all_supplied(c);
 }
 
 /* Its folder may still fail to take the file after all data were supplied. */
 static void put_file(commit *c)
 {
     tp_writer *W = c->writer;
-    if (c->join->rank == 0) tp__file_replace(&W->err, W->path, put_content, c);
+    if (c->join->rank == 0)
+        tp__file_replace(&W->err, W->path, W->numpy ? put_arrays : put_content, c);
     if (!c->asked) {
         pass_rest(c);
         (void)all_supplied(c);
@@ -289,12 +310,20 @@ static void prepare(commit *c, const char *rows)
         return;
     }
     W->committed = true;
+    if (W->numpy && c->join->ranks > 1)
+        tp__writer_failf(W, TP_E_STATE,
+                         "NumPy's files are written by one process; let one call "
+                         "tp_writer_commit");
     join_all_rows(W, c->join, rows);
-    tp__writer_place(W);
     c->buffer = malloc(CHUNK);
-    c->sum = tp__sum_new();
-    frame(c, tp__writer_header(W));
-    if (!c->buffer || !c->sum || !c->frame) tp__writer_no_memory(W);
+    if (W->numpy) {
+        if (tp__writer_arrays(W)) c->npy = tp__npy_file_new(W->path, W->n);
+    } else {
+        tp__writer_place(W);
+        c->sum = tp__sum_new();
+        frame(c, tp__writer_header(W));
+    }
+    if (!c->buffer || (W->numpy ? !c->npy : !c->sum || !c->frame)) tp__writer_no_memory(W);
 }
 
 bool tp__writer_join(tp_writer *W, const tp_join *j, const char *rows)
@@ -303,6 +332,7 @@ bool tp__writer_join(tp_writer *W, const tp_join *j, const char *rows)
     prepare(&c, rows);
     if (all_fine(&c) && same_tensors(&c)) put_file(&c);
     if (c.sum) tp__sum_free(c.sum);
+    tp__npy_file_free(c.npy);
     free(c.buffer);
     free(c.frame);
     return tp_writer_ok(W);

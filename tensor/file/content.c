@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "tensor/bf16.h"
+#include "tensor/file/crc32.h"
 #include "tensor/file/open.h"
 
 #define GOOD "; copy or download the file again, or take the last good checkpoint"
@@ -18,7 +19,7 @@
 
 static bool read_at(tp_file *F, int fd, size_t from, void *to, size_t n)
 {
-    const size_t got = tp_file_bytes(fd, (int64_t)from, to, n);
+    const size_t got = tp_read_bytes(fd, (int64_t)from, to, n);
     if (got == n) return true;
     if (errno)
         bad(F, "cannot be read at offset %zu (%s)", from + got, strerror(errno));
@@ -61,13 +62,83 @@ static bool read_checked(tp_file *F, tp_file_slot *s, void *to)
     return s->is_checked;
 }
 
-/* Reads elements `first` to first+n-1 in row-major order, of `size` bytes each. Contiguous runs
- * along the last axis are read at once. */
+/* Compares the CRC-32 of the archive's entry that holds a tensor. */
+static bool check_entry(tp_file *F, const tp_file_slot *s)
+{
+    enum { PIECE = 1 << 16 };
+    char buffer[PIECE];
+    tp_crc32 table;
+    tp_entry_sum *e = s->entry;
+    uint32_t is = 0;
+    if (!e || e->is_checked) return true;
+    tp__crc32_init(&table);
+    for (size_t at = 0; at < e->size; at += PIECE) {
+        const size_t n = e->size - at < PIECE ? e->size - at : PIECE;
+        if (!read_at(F, s->fd, e->from + at, buffer, n)) return false;
+        is = tp__crc32(&table, is, buffer, n);
+    }
+    e->is_checked = is == e->sum;
+    if (!e->is_checked)
+        bad(F,
+            "tensor '%.200s' is damaged: its CRC-32 is %08" PRIx32
+            ", the archive says %08" PRIx32 GOOD,
+            s->tensor.name, is, e->sum);
+    return e->is_checked;
+}
+
+/* Scattered elements are read by one of two ways, whichever needs fewer reads, and so at most one
+ * read of at most WINDOW bytes for each element. ROOM: bytes read at once from a column. */
+enum { WINDOW = 4096, ROOM = 1 << 20 };
+
+/* The rows of a scattered tensor that are read at once, at least 1. */
+static int64_t rows_at_once(const tp_file_tensor *t, size_t size)
+{
+    const int64_t columns = t->numel / t->shape.dim[0], fit = ROOM / (int64_t)size / columns;
+    return fit > 1 ? fit : 1;
+}
+
+/* Reads elements `first` to first+n-1 in row-major order, of `size` bytes each, of an array whose
+ * first axis is contiguous, [R,C] in memory as [C,R]: reads pieces of columns and turns them. Of
+ * each column, as many rows are read at once as there is room for. */
+static bool gather_columns(tp_file *F, const tp_file_slot *s, int64_t first, int64_t n, size_t size,
+                           char *to)
+{
+    const tp_shape *shape = &s->tensor.shape;
+    const int64_t rows = shape->dim[0], columns = s->tensor.numel / rows;
+    const int64_t last = (first + n - 1) / columns, most = rows_at_once(&s->tensor, size);
+    char *column = malloc((size_t)(most < rows ? most : rows) * size);
+    bool ok = column != NULL;
+    if (!ok) tp__file_fail(F, TP_E_MEMORY, "out of memory to turn tensor '%.200s'", s->tensor.name);
+    for (int64_t row = first / columns, k; ok && row <= last; row += k) {
+        k = last + 1 - row < most ? last + 1 - row : most;
+        for (int64_t c = 0; ok && c < columns; c++) {
+            int64_t rest = c, offset = row;
+            for (int i = shape->ndim - 1; i > 0; i--) {
+                offset += rest % shape->dim[i] * s->stride[i];
+                rest /= shape->dim[i];
+            }
+            ok = read_at(F, s->fd, s->from + (size_t)offset * size, column, (size_t)k * size);
+            for (int64_t r = 0; ok && r < k; r++) {
+                const int64_t at = (row + r) * columns + c - first;
+                if (at >= 0 && at < n)
+                    memcpy(to + (size_t)at * size, column + (size_t)r * size, size);
+            }
+        }
+    }
+    free(column);
+    return ok;
+}
+
+/* The same for any strides. Contiguous runs along the last axis are read at once; single elements
+ * from a window of the file that begins with one of them and ends within the tensor. */
 static bool gather(tp_file *F, const tp_file_slot *s, int64_t first, int64_t n, size_t size,
                    char *to)
 {
     const tp_shape *shape = &s->tensor.shape;
     const int last = shape->ndim - 1;
+    char window[WINDOW];
+    int64_t begin = 0, end = 0, most = 1; /* of the window and of the tensor, in elements */
+    for (int i = 0; i <= last; i++) most += (shape->dim[i] - 1) * s->stride[i];
     while (n > 0) {
         int64_t rest = first, offset = 0, column = rest % shape->dim[last];
         for (int i = last; i >= 0; i--) {
@@ -76,13 +147,33 @@ static bool gather(tp_file *F, const tp_file_slot *s, int64_t first, int64_t n, 
         }
         int64_t run = s->stride[last] == 1 ? shape->dim[last] - column : 1;
         if (run > n) run = n;
-        if (!read_at(F, s->fd, s->from + (size_t)offset * size, to, (size_t)run * size))
+        if (run == 1 && (offset < begin || offset >= end)) {
+            begin = offset;
+            end = most - begin < WINDOW / (int64_t)size ? most : begin + WINDOW / (int64_t)size;
+            if (!read_at(F, s->fd, s->from + (size_t)begin * size, window,
+                         (size_t)(end - begin) * size))
+                return false;
+        }
+        if (run == 1)
+            memcpy(to, window + (size_t)(offset - begin) * size, size);
+        else if (!read_at(F, s->fd, s->from + (size_t)offset * size, to, (size_t)run * size))
             return false;
         to += (size_t)run * size;
         first += run;
         n -= run;
     }
     return true;
+}
+
+/* Whether gather_columns needs fewer reads for these elements than gather. */
+static bool by_columns(const tp_file_slot *s, int64_t first, int64_t n, size_t size)
+{
+    const tp_file_tensor *t = &s->tensor;
+    const int64_t columns = t->numel / t->shape.dim[0], most = rows_at_once(t, size);
+    const int64_t rows = (first + n - 1) / columns - first / columns + 1;
+    const int64_t step = s->stride[t->shape.ndim - 1] * (int64_t)size;
+    const int64_t each = step > 0 && step < WINDOW ? WINDOW / step : 1; /* elements of a window */
+    return s->stride[0] == 1 && columns * ((rows - 1) / most + 1) < n / each;
 }
 
 static bool read_shard(tp_file *F, const tp_file_slot *s, size_t first, size_t n, void *to)
@@ -92,20 +183,43 @@ static bool read_shard(tp_file *F, const tp_file_slot *s, size_t first, size_t n
     return false;
 }
 
-bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to)
+/* Little-endian numbers from big-endian ones, or the reverse. */
+static void swap(unsigned char *p, size_t n, size_t size)
 {
-    tp_file_slot *s = slot_of(t);
-    if (!tp_file_ok(F) || !tp__file_readable(F, t)) return false;
+    for (; n >= size; p += size, n -= size)
+        for (size_t i = 0; i < size / 2; i++) {
+            const unsigned char byte = p[i];
+            p[i] = p[size - 1 - i];
+            p[size - 1 - i] = byte;
+        }
+}
+
+/* The bytes as they are in the file, in row-major order. */
+static bool read_raw(tp_file *F, tp_file_slot *s, size_t first, size_t n, void *to)
+{
+    const tp_file_tensor *t = &s->tensor;
     if (s->shard) return read_shard(F, s, first, n, to);
+    if (!check_entry(F, s)) return false;
     if (s->scattered) {
         const size_t size = tp__stored(t->stored)->size;
-        return gather(F, s, (int64_t)(first / size), (int64_t)(n / size), size, to);
+        const int64_t from = (int64_t)(first / size), count = (int64_t)(n / size);
+        if (n == 0) return true;
+        return by_columns(s, from, count, size) ? gather_columns(F, s, from, count, size, to)
+                                                : gather(F, s, from, count, size, to);
     }
     if (F->has_sums && !s->is_checked) {
         if (n == s->before + t->bytes + s->after) return read_checked(F, s, to);
         if (!read_checked(F, s, NULL)) return false;
     }
     return read_at(F, s->fd, s->from + first, to, n);
+}
+
+bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to)
+{
+    tp_file_slot *s = slot_of(t);
+    if (!tp_file_ok(F) || !tp__file_readable(F, t) || !read_raw(F, s, first, n, to)) return false;
+    if (s->swapped) swap(to, n, tp__stored(t->stored)->size);
+    return true;
 }
 
 /* False, with F failed, if the file has become shorter. */
@@ -127,7 +241,8 @@ bool tp__file_check(tp_file *F, const tp_file_tensor *t)
         return tp_file_ok(F);
     }
     if (!check_size(F)) return false;
-    return !F->has_sums || s->scattered || s->is_checked || read_checked(F, s, NULL);
+    return check_entry(F, s) &&
+           (!F->has_sums || s->scattered || s->is_checked || read_checked(F, s, NULL));
 }
 
 bool tp_file_has_checksums(const tp_file *F)
@@ -144,6 +259,7 @@ bool tp_file_verify(tp_file *F)
         if (!tp_file_verify(F->shards[i])) bad(F, "%s", tp_file_why(F->shards[i]));
     for (int i = 0; tp_file_ok(F) && F->has_sums && i < F->n; i++)
         if (!F->at[i].is_checked) read_checked(F, &F->at[i], NULL);
+    for (int i = 0; tp_file_ok(F) && i < F->n; i++) check_entry(F, &F->at[i]);
     return tp_file_ok(F);
 }
 
@@ -246,14 +362,14 @@ static bool ints(tp_file *F, const tp_file_tensor *t, const tp_stored *s, const 
     return true;
 }
 
-static bool convert(tp_file *F, const tp_file_tensor *t, const tp_stored *s, int64_t first,
-                    int64_t n, tp_dtype dt, void *host)
+/* Converts through src, which has room for `piece` stored elements. */
+static bool convert_in(tp_file *F, const tp_file_tensor *t, const tp_stored *s, int64_t first,
+                       const tp_view *whole, unsigned char *src, int64_t piece)
 {
-    unsigned char src[PIECE * sizeof(double)];
-    for (int64_t at = 0; at < n; at += PIECE) {
-        const int64_t m = n - at < PIECE ? n - at : PIECE;
-        const tp_view to = { .data = (char *)host + (size_t)at * tp_dtype_size(dt),
-                             .dtype = dt,
+    for (int64_t at = 0; at < whole->numel; at += piece) {
+        const int64_t m = whole->numel - at < piece ? whole->numel - at : piece;
+        const tp_view to = { .data = (char *)whole->data + (size_t)at * tp_dtype_size(whole->dtype),
+                             .dtype = whole->dtype,
                              .numel = m };
         if (!tp__file_bytes(F, t, (size_t)(first + at) * s->size, (size_t)m * s->size, src))
             return false;
@@ -262,6 +378,24 @@ static bool convert(tp_file *F, const tp_file_tensor *t, const tp_stored *s, int
         if (s->kind == TP_STORED_INT && !ints(F, t, s, src, first + at, &to)) return false;
     }
     return true;
+}
+
+/* Takes PIECE elements at a time; of scattered ones whole rows, whose columns are read once. */
+static bool convert(tp_file *F, const tp_file_tensor *t, const tp_stored *s, int64_t first,
+                    const tp_view *to)
+{
+    unsigned char few[PIECE * sizeof(double)];
+    const tp_file_slot *slot = slot_of(t);
+    const tp_file_slot *place = slot->shard ? slot_of(slot->there) : slot;
+    if (!place->scattered || to->numel <= PIECE) return convert_in(F, t, s, first, to, few, PIECE);
+    int64_t piece = rows_at_once(t, s->size) * (t->numel / t->shape.dim[0]);
+    if (piece > ROOM / (int64_t)s->size) piece = ROOM / (int64_t)s->size; /* of a longer row */
+    if (piece > to->numel) piece = to->numel;
+    unsigned char *src = malloc((size_t)piece * s->size);
+    if (!src) tp__file_fail(F, TP_E_MEMORY, "out of memory to convert tensor '%.200s'", t->name);
+    const bool done = src && convert_in(F, t, s, first, to, src, piece);
+    free(src);
+    return done;
 }
 
 bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first, int64_t n, tp_dtype dt,
@@ -284,7 +418,7 @@ bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first, int64
         return tp__file_bytes(F, t, (size_t)first * s->size, (size_t)n * s->size, host);
     if ((s->kind == TP_STORED_FLOAT && tp_is_float(dt)) ||
         (s->kind == TP_STORED_INT && (dt == TP_I64 || dt == TP_I32 || dt == TP_U8)))
-        return convert(F, t, s, first, n, dt, host);
+        return convert(F, t, s, first, &(tp_view){ .data = host, .dtype = dt, .numel = n });
     tp__file_fail(F, TP_E_DTYPE, "tensor '%.200s' is stored as %s and cannot be read as %s; %s",
                   t->name, s->name, tp_dtype_name(dt),
                   s->kind == TP_STORED_FLOAT ? "read it as f32, f64 or bf16"

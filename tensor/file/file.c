@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tensor/file/open.h"
+#include "tensor/file/zip.h"
 
 static tp_file no_file = {
     .err = { TP_E_STATE, "file: NULL was given in place of a file; open one with tp_file_open",
@@ -90,6 +91,14 @@ void tp__file_place(tp_file *F, tp_file_slot *t, const tp_stored *s, const tp_sh
     }
     t->scattered = is->numel > 0 && !is_row_major(shape, stride);
     memcpy(t->stride, stride, (size_t)shape->ndim * sizeof *stride);
+}
+
+void tp__file_count(tp_file *F, const tp_file_slot *t, const char *how)
+{
+    enum { TIMES = 256 };
+    F->counted += t->tensor.bytes;
+    if (F->counted / TIMES > F->size)
+        bad(F, "has tensors of more than %d times its own bytes, %s", TIMES, how);
 }
 
 void tp__file_spoil(tp_file *F, tp_file_slot *t, tp_code code, const char *fmt, ...)
@@ -190,12 +199,19 @@ static void set_name(tp_file *F, tp_file_slot *s, const char *name)
     s->tensor.name = s->name = copy;
 }
 
+/* Whether F has failed, as it does if NULL was given in place of `what`. */
+static bool lacks(tp_file *F, bool given, const char *what)
+{
+    if (!given) tp__file_fail(F, TP_E_VALUE, "NULL was given in place of %s", what);
+    return !tp_file_ok(F);
+}
+
 bool tp_file_rename(tp_file *F, const char *(*rename)(const tp_file_tensor *t, void *env),
                     void *env)
 {
     int n = 0;
     F = tp__file_some(F);
-    if (!tp_file_ok(F)) return false;
+    if (lacks(F, rename, "a function that renames")) return false;
     for (int i = 0; i < F->n; i++) {
         tp_file_slot *s = &F->at[i];
         const char *name = rename(&s->tensor, env);
@@ -219,12 +235,27 @@ static const char *without(const tp_file_tensor *t, void *prefix)
 
 bool tp_file_enter(tp_file *F, const char *prefix)
 {
-    if (!tp_file_rename(F, without, (void *)(uintptr_t)prefix)) return false;
+    F = tp__file_some(F);
+    if (lacks(F, prefix, "a prefix") || !tp_file_rename(F, without, (void *)(uintptr_t)prefix))
+        return false;
     if (F->n == 0) bad(F, "has no tensor whose name begins with '%.200s'", prefix);
     return F->n > 0;
 }
 
-/* Keeps the rows of one process. Offsets in a shard count from the whole tensor's first byte. */
+/* The bytes in the file from the first row of a tensor to row `row`; at: where its elements are. */
+static size_t to_row(const tp_file_slot *at, int64_t row, size_t row_bytes)
+{
+    if (!at->scattered) return (size_t)row * row_bytes;
+    return (size_t)(row * at->stride[0]) * tp__stored(at->tensor.stored)->size;
+}
+
+/* The slot that knows where a tensor's elements are: in a shard or its own. */
+static const tp_file_slot *place_of(const tp_file_slot *s)
+{
+    return s->shard ? (const tp_file_slot *)s->there : s;
+}
+
+/* Keeps the rows of one process. In a shard, `from` is the whole tensor's and `before` skips. */
 static void take_rows(tp_file *F, tp_file_slot *s, tp_share share)
 {
     tp_file_tensor *t = &s->tensor;
@@ -238,15 +269,14 @@ static void take_rows(tp_file *F, tp_file_slot *s, tp_share share)
         return;
     }
     const size_t bytes = t->bytes / (size_t)ranks, skipped = bytes * (size_t)share.rank;
-    t->shape.dim[0] /= ranks;
+    const int64_t rows = t->shape.dim[0] /= ranks;
+    const size_t moved = rows ? to_row(place_of(s), rows * share.rank, bytes / (size_t)rows) : 0;
     t->numel /= ranks;
     s->before += skipped;
     s->after += t->bytes - skipped - bytes;
     t->bytes = bytes;
-    t->offset += skipped;
-    s->from += s->scattered ? (size_t)(t->shape.dim[0] * share.rank * s->stride[0]) *
-                                  tp__stored(t->stored)->size
-                            : skipped;
+    t->offset += moved;
+    s->from += moved;
     free(s->bytes);
     s->bytes = NULL;
 }
@@ -254,12 +284,86 @@ static void take_rows(tp_file *F, tp_file_slot *s, tp_share share)
 bool tp_file_share(tp_file *F, const char *prefix, tp_share share)
 {
     F = tp__file_some(F);
-    if (!tp_file_ok(F) || share.ranks <= 1) return tp_file_ok(F);
+    if (lacks(F, prefix, "a prefix") || share.ranks <= 1) return tp_file_ok(F);
     if (share.rank < 0 || share.rank >= share.ranks)
         tp__file_fail(F, TP_E_VALUE, "there is no part %d of %d", share.rank, share.ranks);
     for (int i = 0; tp_file_ok(F) && i < F->n; i++)
         if (strncmp(F->at[i].tensor.name, prefix, strlen(prefix)) == 0)
             take_rows(F, &F->at[i], share);
+    return tp_file_ok(F);
+}
+
+/* ---- parts ---- */
+
+/* Adds a part of the tensor at s, whose elements may be in a shard. */
+static void add_part(tp_file *F, const tp_file_slot *s, const tp_file_part *p)
+{
+    const tp_file_slot *at = place_of(s);
+    const size_t size = tp__stored(s->tensor.stored)->size;
+    tp_shape shape = s->tensor.shape;
+    int64_t stride[TP_MAX_DIMS], step = 1;
+    for (int i = shape.ndim - 1; i >= 0; step *= shape.dim[i--])
+        stride[i] = at->scattered ? at->stride[i] : step;
+    if (p->transposed)
+        for (int i = 0; i < 2; i++) {
+            shape.dim[i] = s->tensor.shape.dim[1 - i];
+            stride[i] = at->scattered ? at->stride[1 - i] : i == 0 ? 1 : shape.dim[0];
+        }
+    if (p->first < 0 || p->rows < 0 || p->rows > shape.dim[0] - p->first) {
+        tp__file_fail(F, TP_E_SHAPE,
+                      "tensor '%.200s' has %lld %s; %lld of them from number %lld on do not exist",
+                      s->tensor.name, (long long)shape.dim[0], p->transposed ? "columns" : "rows",
+                      (long long)p->rows, (long long)p->first);
+        return;
+    }
+    shape.dim[0] = p->rows;
+    tp_file_slot *part = tp__file_append(F, p->name, true);
+    if (!part) return;
+    const size_t skipped = (size_t)(p->first * stride[0]) * size;
+    tp__file_place(F, part, tp__stored(s->tensor.stored), &shape, stride, at->fd,
+                   (s->shard ? at->from : 0) + s->from + skipped);
+    part->tensor.offset = s->tensor.offset + skipped;
+    part->swapped = at->swapped;
+    part->is_checked = true;
+}
+
+/* Can the tensor be divided? Else F fails. */
+static bool may_split(tp_file *F, const tp_file_tensor *t, const char *name,
+                      const tp_file_part *parts, int n)
+{
+    if (!t) {
+        tp__file_fail(F, TP_E_VALUE, "has no tensor '%.200s' to be divided",
+                      name ? name : "(NULL)");
+        return false;
+    }
+    if (n <= 0 || !parts)
+        tp__file_fail(F, TP_E_VALUE, "tensor '%.200s' cannot be divided into %d parts%s", t->name,
+                      n, n > 0 ? ": their list is NULL" : "; give at least one");
+    for (int i = 0; tp_file_ok(F) && i < n; i++)
+        if (!parts[i].name)
+            tp__file_fail(F, TP_E_VALUE, "part %d of tensor '%.200s' has no name", i, t->name);
+    if (!tp__file_readable(F, t) || !tp__file_check(F, t)) return false;
+    for (int i = 0; i < n; i++)
+        if (t->shape.ndim < 1 || !tp__stored(t->stored) ||
+            (parts[i].transposed && t->shape.ndim != 2))
+            tp__file_fail(F, TP_E_SHAPE, "tensor '%.200s' has %d axes and cannot be %s", t->name,
+                          t->shape.ndim, parts[i].transposed ? "transposed" : "divided");
+    return tp_file_ok(F);
+}
+
+bool tp_file_split(tp_file *F, const char *name, const tp_file_part *parts, int n)
+{
+    F = tp__file_some(F);
+    if (!tp_file_ok(F)) return false;
+    const tp_file_tensor *t = tp_file_find(F, name);
+    if (!may_split(F, t, name, parts, n)) return false;
+    const int place = (int)((const tp_file_slot *)t - F->at);
+    tp_file_slot whole = F->at[place]; /* adding moves the list */
+    for (int i = 0; i < n; i++) add_part(F, &whole, &parts[i]);
+    memmove(&F->at[place], &F->at[place + 1], (size_t)(F->n - place - 1) * sizeof *F->at);
+    F->n--;
+    tp__file_drop(&whole);
+    tp__file_index(F);
     return tp_file_ok(F);
 }
 
@@ -305,7 +409,7 @@ static void open_file(tp_file *F)
 {
     const char *kind;
     int64_t bytes;
-    F->fd = tp_file_regular(F->path, &bytes, &kind);
+    F->fd = tp_open_regular(F->path, &bytes, &kind);
     F->size = (size_t)bytes;
     if (F->fd < 0 && kind)
         bad(F, "is %s; give the path of a file with weights", kind);
@@ -324,6 +428,28 @@ static bool begins_json(const unsigned char *first)
            memcmp(first, "\0{\0", 3) == 0;
 }
 
+/* NumPy's archive of no arrays, which libarchive does not recognise: the end of a directory. */
+static bool is_empty_archive(tp_file *F)
+{
+    static const char end[22] = "PK\5\6";
+    char bytes[sizeof end];
+    return F->size == sizeof end && tp__file_at(F, 0, bytes, sizeof end) &&
+           memcmp(bytes, end, sizeof end) == 0;
+}
+
+static void read_archive(tp_file *F)
+{
+    tp_zip z;
+    if (is_empty_archive(F) || !tp_file_ok(F)) return;
+    if (!tp__zip_open(&z, F->fd))
+        tp__file_fail(F, z.err.code, "%s", z.err.text);
+    else if (tp__file_is_npz(&z))
+        tp__file_npz(F, &z);
+    else
+        tp__file_torch_zip(F, &z);
+    tp__zip_free(&z);
+}
+
 /* Detects the format from the first bytes. An unknown format is read as safetensors, whose reader
  * reports what is wrong. */
 static void read_format(tp_file *F, bool may_index)
@@ -333,8 +459,10 @@ static void read_format(tp_file *F, bool may_index)
     if (!tp__file_at(F, 0, first, F->size < 9 ? 8 : 9)) return;
     memcpy(&header, first, sizeof header);
     const bool other = first[8] != '{' || header > F->size - 8;
-    if (other && memcmp(first, "PK\3\4", 4) == 0)
-        tp__file_torch_zip(F);
+    if (other && (memcmp(first, "PK\3\4", 4) == 0 || memcmp(first, "PK\5\6", 4) == 0))
+        read_archive(F);
+    else if (memcmp(first, "\x93NUMPY", 6) == 0)
+        tp__file_npy(F);
     else if (other && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5)
         tp__file_torch_legacy(F);
     else if (other && may_index && begins_json(first))
@@ -384,6 +512,10 @@ void tp_file_close(tp_file *F)
     free(F->by_name);
     free(F->shards);
     tp__sum_free(F->sum);
+    for (tp_entry_sum *e = F->entries, *next; e; e = next) {
+        next = e->next;
+        free(e);
+    }
     free(F->path);
     free(F);
 }

@@ -83,9 +83,6 @@ bool tp__file_check(tp_file *F, const tp_file_tensor *t);
 /* Fails the reader unless it has failed already; the text begins with "PATH: ". */
 void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
-/* Writes all bytes, resuming after signals. Returns false with errno set. */
-bool tp__file_put(int fd, const void *data, size_t bytes);
-
 /* Replaces a file by what `content` writes to PATH.tmp-PID-N, which is then synced and renamed.
  * Returns false with *e set to "PATH cannot be written: ..." and the former file untouched. content
  * returns false with errno or *e set. */

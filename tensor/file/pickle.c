@@ -75,7 +75,7 @@ static void take(tp_pickle *p, void *to, size_t n)
     while (n > 0 && ok(p)) {
         if (p->first == p->last) {
             const size_t want = p->end - p->at < BUFFER ? p->end - p->at : BUFFER;
-            const size_t got = tp_file_bytes(p->fd, (int64_t)p->at, p->buffer, want);
+            const size_t got = tp_read_bytes(p->fd, (int64_t)p->at, p->buffer, want);
             p->first = 0;
             p->last = got;
             p->at += got;

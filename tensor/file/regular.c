@@ -27,7 +27,7 @@ static const char *kind_of(mode_t mode)
     return "a device";
 }
 
-int tp_file_regular(const char *path, int64_t *bytes, const char **kind)
+int tp_open_regular(const char *path, int64_t *bytes, const char **kind)
 {
     struct stat st;
     int64_t size;
@@ -54,7 +54,7 @@ int tp_file_regular(const char *path, int64_t *bytes, const char **kind)
     return -1;
 }
 
-size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n)
+size_t tp_read_bytes(int fd, int64_t from, void *to, size_t n)
 {
     size_t done = 0;
     while (done < n) {
@@ -102,24 +102,27 @@ static void failed(tp_err *e, const char *path, const char *step, const char *fi
             path, step, file, strerror(error), tp_file_advice(error));
 }
 
-bool tp__file_put(int fd, const void *data, size_t bytes)
+bool tp_write_bytes(int fd, const void *bytes, size_t n)
 {
-    for (const char *p = data; bytes > 0;) {
-        const ssize_t n = write(fd, p, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        p += n;
-        bytes -= (size_t)n;
+    for (const char *p = bytes; n > 0;) {
+        const ssize_t done = write(fd, p, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done == 0) errno = EIO;
+        if (done <= 0) return false;
+        p += done;
+        n -= (size_t)done;
     }
     return true;
 }
 
 /* Threads, and processes of several machines or containers with equal process numbers, may write
  * one file at the same time. */
-int tp_file_temporary(const char *path, char *name, size_t size)
+int tp_open_temporary(const char *path, char *name, size_t size)
 {
     static atomic_uint files;
     int fd;
+    errno = EINVAL;
+    if (!path || !name) return -1;
     do {
         const unsigned n = atomic_fetch_add(&files, 1);
         const int length = snprintf(name, size, "%s.tmp-%ld-%u", path, (long)getpid(), n);
@@ -166,7 +169,7 @@ static char *write_temporary(tp_err *e, const char *path, bool (*content)(int fd
                 path);
     else if (!temporary)
         tp__err(e, TP_E_MEMORY, "%.1000s cannot be written: out of host memory", path);
-    const int fd = temporary && e->code == TP_OK ? tp_file_temporary(path, temporary, size) : -1;
+    const int fd = temporary && e->code == TP_OK ? tp_open_temporary(path, temporary, size) : -1;
     if (fd < 0) {
         if (e->code == TP_OK) failed(e, path, "creating", temporary);
         free(temporary);
@@ -207,7 +210,7 @@ bool tp__file_replace(tp_err *e, const char *path, bool (*content)(int fd, void 
 static bool put_bytes(int fd, void *env)
 {
     const tp_new_file *f = env;
-    return tp__file_put(fd, f->bytes, f->n);
+    return tp_write_bytes(fd, f->bytes, f->n);
 }
 
 bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t size)

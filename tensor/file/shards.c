@@ -29,7 +29,7 @@ static json_t *parse_index(tp_file *F)
     const char *json = text;
     size_t n = F->size;
     json_t *j = NULL;
-    if (tp__file_at(F, 0, text, n) && !tp_file_text(&json, &n, why, sizeof why))
+    if (tp__file_at(F, 0, text, n) && !tp_skip_bom(&json, &n, why, sizeof why))
         tp__file_fail(F, TP_E_IO, "%s", why);
     if (tp_file_ok(F)) j = tp__file_json(F, json, n, JSON_REJECT_DUPLICATES, &e);
     if (!j)

@@ -33,7 +33,7 @@ void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *
     char *full = fits ? joined(prefix, name) : NULL;
     S->no_memory = S->no_memory || !full;
     if (!full) return;
-    S->at[S->n] = (tp_slot){ full, *v, dev, same < 0 ? S->n : same, NULL, 0 };
+    S->at[S->n] = (tp_slot){ .name = full, .view = *v, .dev = dev, .same = same < 0 ? S->n : same };
     S->n++;
 }
 
@@ -206,11 +206,28 @@ static const tp_slot *slot_of(const reading *r, const char *name, const char **l
     return unwrapped ? find(r, unwrapped) : NULL;
 }
 
+static bool is_below(const char *name, const char *head)
+{
+    const size_t n = strlen(head);
+    return strncmp(name, head, n) == 0 && (name[n] == '\0' || name[n] == '.');
+}
+
+/* Is a name, or NULL, o->without or below it, with or without its wrappers? */
+static bool is_left_out(const reading *r, const char *name)
+{
+    char plain[512];
+    const char *head = r->o->without;
+    if (!name || !head || !*head) return false;
+    return is_below(name, head) ||
+           (tp_file_unwrapped(name, plain, sizeof plain) && is_below(plain, head));
+}
+
 /* Offers tensor t under one of its names. An alias without a slot is ignored. */
 static void offer(reading *r, const char *name, const tp_file_tensor *t, bool alias)
 {
     const char *local;
     const tp_slot *s = slot_of(r, name, &local);
+    if (is_left_out(r, s ? s->name : local)) return;
     if (!s) {
         if (!local || alias || r->o->partial || other_part(r, name)) return;
         char shape[256] = "";
@@ -249,9 +266,10 @@ static void compare(reading *r, const tp_slot *s, const tp_file_tensor **from)
         if (!r->o->partial) differ(r, UNREADABLE, "unreadable: %.120s %.300s", s->name, t->why);
         return;
     }
+    if (is_left_out(r, s->name)) return;
     if (!t) {
         tp__print_view(here, sizeof here, &s->view);
-        if (!r->o->partial && !(r->o->may_lack && r->o->may_lack(s->name)))
+        if (!r->o->partial && !s->may_lack && !(r->o->may_lack && r->o->may_lack(s->name)))
             differ(r, MISSING, "missing: %.120s %s", s->name, here);
         return;
     }
@@ -292,11 +310,24 @@ static bool prepare(reading *r)
     return true;
 }
 
+/* False with *e set: there is no slot of that name or below. */
+static bool knows_without(const reading *r, const char *what, tp_err *e)
+{
+    for (int i = 0; i < r->S->n; i++)
+        if (is_left_out(r, r->S->at[i].name)) return true;
+    if (r->o->without)
+        tp__err(e, TP_E_VALUE,
+                "these %s have none of the name '%.200s' or below it to load %s without", what,
+                r->o->without, tp_file_path(r->F));
+    return !r->o->without;
+}
+
 static bool match(reading *r, const char *what, tp_err *e)
 {
     const tp_slots *S = r->S;
     char path[200];
     bool any = S->n == 0;
+    if (!knows_without(r, what, e)) return false;
     if (!any && tp_file_count(r->F) == 0) {
         tp__err(e, TP_E_IO, "%s contains no tensors", path_of(r->F, path));
         return false;

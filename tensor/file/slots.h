@@ -16,6 +16,7 @@ typedef struct tp_slot {
      * has all of it. */
     struct tp_owned *parts;
     int nparts;
+    bool may_lack; /* files may lack it */
 } tp_slot;
 
 typedef struct tp_slots {

@@ -184,19 +184,6 @@ static tp_file_slot *append(tp_torch *C, const char *name)
                                                             : NULL;
 }
 
-/* Limits the bytes read to list all tensors, which may be views of one storage. */
-static void count_bytes(tp_torch *C, const tp_file_slot *slot)
-{
-    enum { TIMES = 256 };
-    C->bytes += slot->tensor.bytes;
-    if (C->bytes / TIMES > C->F->size)
-        tp__file_fail(
-            C->F, TP_E_IO,
-            "has tensors of more than %d times its own bytes, as views of one storage: the "
-            "file is refused; save the state dict alone",
-            TIMES);
-}
-
 /* a: (storage, offset, sizes, strides, ...), with the dtype seventh if the storage is untyped. */
 static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
 {
@@ -253,7 +240,8 @@ static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
     if (slot->tensor.code != TP_OK) return;
     tp__file_place(C->F, slot, s.stored, &shape, stride, place->fd,
                    place->from + (size_t)first * s.stored->size);
-    count_bytes(C, slot);
+    tp__file_count(C->F, slot,
+                   "as views of one storage: the file is refused; save the state dict alone");
 }
 
 /* Finds the sizes among the arguments of a tensor constructor. */

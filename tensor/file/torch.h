@@ -27,7 +27,6 @@ typedef struct tp_torch {
     size_t n;
     size_t pickled; /* bytes of the pickle */
     size_t taken;   /* approximate bytes taken by its names and values */
-    size_t bytes;   /* of all tensors */
 } tp_torch;
 
 /* Whether a checkpoint may name this class or function (torch_names.c). */

@@ -15,11 +15,6 @@
  * PyTorch compresses nothing, so tensors are read in place from the archive. */
 enum { NAME = 1024 };
 
-static void zip_failed(tp_torch *C, const tp_zip *z)
-{
-    tp__file_fail(C->F, z->err.code, "%s", z->err.text);
-}
-
 /* The pickle's entry; sets prefix to its folder, including the '/'. */
 static tp_zip_entry *find_pickle(tp_torch *C, tp_zip *z, char prefix[NAME])
 {
@@ -31,7 +26,8 @@ static tp_zip_entry *find_pickle(tp_torch *C, tp_zip *z, char prefix[NAME])
         return &z->at[i];
     }
     tp__file_fail(C->F, TP_E_IO,
-                  "is a ZIP archive without a data.pkl; give a file that torch.save has written");
+                  "is a ZIP archive without a data.pkl and without .npy files; give a file that "
+                  "torch.save or numpy.savez has written");
     return NULL;
 }
 
@@ -48,42 +44,11 @@ static tp_zip_entry *want_storage(tp_zip *z, const char *prefix, tp_storage *s)
     return e;
 }
 
-/* Gives all wanted entries an offset in a file. Compressed entries are unpacked into *unpacked (-1
- * if there are none), an unnamed file, so that nothing is left behind. */
-static bool place_entries(tp_torch *C, tp_zip *z, int *unpacked)
-{
-    enum { TIMES = 1100 }; /* deflate shrinks no more */
-    bool compressed = false;
-    size_t bytes = 0;
-    for (size_t i = 0; i < z->n; i++) {
-        if (!z->at[i].wanted || z->at[i].from >= 0) continue;
-        compressed = true;
-        bytes += z->at[i].size < SIZE_MAX / 2 - bytes ? z->at[i].size : 0;
-        if (z->at[i].size / TIMES <= C->F->size && bytes / TIMES <= C->F->size) continue;
-        tp__file_fail(C->F, TP_E_IO, "unpacks to more than %d times its size: the file is refused",
-                      TIMES);
-        return false;
-    }
-    *unpacked = -1;
-    if (!compressed) return true;
-    FILE *to = tmpfile();
-    if (!to) {
-        tp__file_fail(C->F, TP_E_IO,
-                      "is compressed, and no temporary file can be made to unpack it; make room in "
-                      "the folder of temporary files");
-        return false;
-    }
-    if (!tp__zip_unpack(z, to)) zip_failed(C, z);
-    *unpacked = tp__file_keep(C->F, dup(fileno(to)));
-    fclose(to);
-    return tp_file_ok(C->F);
-}
-
 static void place_storages(tp_torch *C, tp_zip *z, const char *prefix, int fd)
 {
     int unpacked;
     for (size_t i = 0; i < C->n; i++) want_storage(z, prefix, &C->storages[i]);
-    if (!place_entries(C, z, &unpacked)) return;
+    if (!tp__zip_place(C->F, z, &unpacked)) return;
     for (size_t i = 0; i < C->n; i++) {
         const tp_zip_entry *e = want_storage(z, prefix, &C->storages[i]);
         if (!e) continue;
@@ -98,7 +63,7 @@ static void check_byte_order(tp_torch *C, const tp_zip *z, const char *prefix, i
     snprintf(name, sizeof name, "%sbyteorder", prefix);
     const tp_zip_entry *e = tp__zip_find(z, name);
     if (e && e->from >= 0 && e->size < sizeof order &&
-        tp_file_bytes(fd, e->from, order, e->size) == e->size && strcmp(order, "big") == 0)
+        tp_read_bytes(fd, e->from, order, e->size) == e->size && strcmp(order, "big") == 0)
         tp__file_fail(C->F, TP_E_IO, "was written by a big-endian machine; convert it there");
 }
 
@@ -110,7 +75,7 @@ static void read_archive(tp_torch *C, tp_zip *z, int fd)
     if (!e) return;
     check_byte_order(C, z, prefix, fd);
     e->wanted = true;
-    if (!place_entries(C, z, &unpacked)) return;
+    if (!tp__zip_place(C->F, z, &unpacked)) return;
     C->pickled = e->size;
     C->p = tp__pickle_new(e->unpacked ? unpacked : fd, (size_t)e->from, (size_t)e->from + e->size,
                           tp__torch_allows);
@@ -121,15 +86,10 @@ static void read_archive(tp_torch *C, tp_zip *z, int fd)
     tp__pickle_free(C->p);
 }
 
-void tp__file_torch_zip(tp_file *F)
+void tp__file_torch_zip(tp_file *F, tp_zip *z)
 {
     tp_torch C = { .F = F };
-    tp_zip z;
-    if (tp__zip_open(&z, F->fd))
-        read_archive(&C, &z, F->fd);
-    else
-        zip_failed(&C, &z);
-    tp__zip_free(&z);
+    read_archive(&C, z, F->fd);
     free(C.storages);
 }
 
@@ -155,7 +115,7 @@ static void place_legacy(tp_torch *C, const tp_pickle_value *keys, int fd, size_
         } else if (!s || s->fd >= 0) {
             tp__file_fail(C->F, TP_E_IO,
                           "the list of storages does not fit the pickle" TP_TORCH_AGAIN);
-        } else if (tp_file_bytes(fd, (int64_t)at, &numel, sizeof numel) != sizeof numel ||
+        } else if (tp_read_bytes(fd, (int64_t)at, &numel, sizeof numel) != sizeof numel ||
                    numel != s->bytes / (s->stored ? s->stored->size : 1) ||
                    s->bytes > size - at - sizeof numel) {
             tp__file_fail(

@@ -60,6 +60,13 @@ tp_writer *tp_writer_new(const char *path)
     return W;
 }
 
+tp_writer *tp_writer_numpy(const char *path)
+{
+    tp_writer *W = tp_writer_new(path);
+    if (tp_writer_ok(W)) W->numpy = true;
+    return W;
+}
+
 void tp_writer_free(tp_writer *W)
 {
     if (!W || W == &no_memory) return;
@@ -107,7 +114,14 @@ void tp_writer_meta(tp_writer *W, const char *key, const char *value)
 {
     if (!tp_writer_ok(W)) return;
     errno = 0; /* jansson does not say why it failed; malloc sets errno */
-    if (strcmp(key, TP_SUM_HEADER) == 0 || strcmp(key, TP_SUM_TENSORS) == 0)
+    if (!key)
+        tp__writer_failf(W, TP_E_VALUE, "NULL was given in place of the key of metadata");
+    else if (W->numpy)
+        tp__writer_failf(W, TP_E_VALUE,
+                         "NumPy's files hold no metadata like '%.200s'; add a tensor, or write "
+                         "safetensors with tp_writer_new",
+                         key);
+    else if (strcmp(key, TP_SUM_HEADER) == 0 || strcmp(key, TP_SUM_TENSORS) == 0)
         tp__writer_failf(W, TP_E_VALUE,
                          "metadata '%s' is a checksum, which the writer itself makes", key);
     else if (json_object_get(W->meta, key))
@@ -130,7 +144,8 @@ void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value)
 void tp_writer_meta_num(tp_writer *W, const char *key, double value)
 {
     if (!isfinite(value)) {
-        tp__writer_failf(W, TP_E_VALUE, "metadata '%.200s' is not a finite number", key);
+        tp__writer_failf(W, TP_E_VALUE, "metadata '%.200s' is not a finite number",
+                         key ? key : "(NULL)");
         return;
     }
     void *locale = tp_c_locale_begin();
@@ -237,6 +252,42 @@ void tp__writer_add_stretches(tp_writer *W, const char *name, tp_dtype dt, tp_sh
         tp__writer_no_memory(W);
     else
         memcpy(t->parts, at, (size_t)n * sizeof *at);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The first name that appears twice, NULL: none. */
+static const char *twice(const char **names, int n)
+{
+    if (n > 0) qsort(names, (size_t)n, sizeof *names, by_name);
+    for (int i = 1; i < n; i++)
+        if (strcmp(names[i - 1], names[i]) == 0) return names[i];
+    return NULL;
+}
+
+bool tp__writer_arrays(tp_writer *W)
+{
+    const char **names = malloc(((size_t)W->n + 1) * sizeof *names);
+    if (!names) {
+        tp__writer_no_memory(W);
+        return false;
+    }
+    for (int i = 0; i < W->n; i++) {
+        names[i] = W->items[i].name;
+        if (strlen(names[i]) > 1000)
+            tp__writer_failf(W, TP_E_VALUE, "the name '%.60s...' has more than 1000 bytes",
+                             names[i]);
+    }
+    const char *again = twice(names, W->n);
+    if (again) tp__writer_failf(W, TP_E_VALUE, "tensor '%.200s' is given twice", again);
+    free(names);
+    if (tp_ends_in(W->path, ".npy") && W->n != 1)
+        tp__writer_failf(W, TP_E_VALUE,
+                         "a .npy holds one tensor, not %d; give a path that ends in .npz", W->n);
+    return tp_writer_ok(W);
 }
 
 /* ---- the header ---- */

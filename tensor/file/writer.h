@@ -25,6 +25,7 @@ struct tp_writer {
     tp_item *items;
     int n;
     size_t cap;
+    bool numpy;                     /* NumPy's formats instead of safetensors */
     bool committed, no_nan, finite; /* no_nan refuses NaN, finite also infinity */
 };
 
@@ -34,6 +35,9 @@ tp_writer *tp__writer_some(const tp_writer *W);
 /* Fails W unless it has failed already; the text begins with "PATH cannot be written: ". */
 void tp__writer_failf(tp_writer *W, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 void tp__writer_no_memory(tp_writer *W);
+
+/* Checks what a writer of NumPy's formats has collected. False with W failed. */
+bool tp__writer_arrays(tp_writer *W);
 
 /* Assigns the offsets: wide elements first, so that all tensors are aligned without gaps. */
 void tp__writer_place(tp_writer *W);

@@ -13,6 +13,7 @@
 
 #include <tapegrad/file.h>
 
+#include "tensor/file/open.h"
 #include "tensor/file/zip.h"
 
 #define DAMAGED "; the file is damaged or cut off: copy or download it again"
@@ -81,9 +82,11 @@ static bool add(tp_zip *z, const char *name, struct archive *a, struct archive_e
     }
     /* The number of bytes that libarchive has consumed, without the directory and skipped entries,
      * is the file offset of the entry's data. */
-    z->at[z->n++] = (tp_zip_entry){ .name = copy,
-                                    .size = (size_t)archive_entry_size(e),
-                                    .from = is_stored(a) ? archive_filter_bytes(a, -1) : -1 };
+    z->at[z->n] = (tp_zip_entry){ .name = copy,
+                                  .order = z->n,
+                                  .size = (size_t)archive_entry_size(e),
+                                  .from = is_stored(a) ? archive_filter_bytes(a, -1) : -1 };
+    z->n++;
     return true;
 }
 
@@ -137,6 +140,17 @@ tp_zip_entry *tp__zip_find(const tp_zip *z, const char *name)
     return z->n ? bsearch(&key, z->at, z->n, sizeof key, by_name) : NULL;
 }
 
+static int by_order(const void *a, const void *b)
+{
+    const size_t x = ((const tp_zip_entry *)a)->order, y = ((const tp_zip_entry *)b)->order;
+    return (x > y) - (x < y);
+}
+
+void tp__zip_in_order(tp_zip *z)
+{
+    if (z->n) qsort(z->at, z->n, sizeof *z->at, by_order);
+}
+
 /* Unpacks exactly the size given in the directory: an entry cannot unpack to more. */
 static void unpack(tp_zip *z, struct archive *a, tp_zip_entry *e, FILE *to)
 {
@@ -178,4 +192,33 @@ bool tp__zip_unpack(tp_zip *z, FILE *to)
                 "its folder",
                 strerror(errno));
     return z->err.code == TP_OK;
+}
+
+bool tp__zip_place(tp_file *F, tp_zip *z, int *unpacked)
+{
+    enum { TIMES = 1100 }; /* deflate shrinks no more */
+    bool compressed = false;
+    size_t bytes = 0;
+    for (size_t i = 0; i < z->n; i++) {
+        if (!z->at[i].wanted || z->at[i].from >= 0) continue;
+        compressed = true;
+        bytes += z->at[i].size < SIZE_MAX / 2 - bytes ? z->at[i].size : 0;
+        if (z->at[i].size / TIMES <= F->size && bytes / TIMES <= F->size) continue;
+        tp__file_fail(F, TP_E_IO, "unpacks to more than %d times its size: the file is refused",
+                      TIMES);
+        return false;
+    }
+    *unpacked = -1;
+    if (!compressed) return true;
+    FILE *to = tmpfile();
+    if (!to) {
+        tp__file_fail(F, TP_E_IO,
+                      "is compressed, and no temporary file can be made to unpack it; make room in "
+                      "the folder of temporary files");
+        return false;
+    }
+    if (!tp__zip_unpack(z, to)) tp__file_fail(F, z->err.code, "%s", z->err.text);
+    *unpacked = tp__file_keep(F, dup(fileno(to)));
+    fclose(to);
+    return tp_file_ok(F);
 }

@@ -6,8 +6,8 @@
  *     silu        x s(x)
  *
  * Included by cpu/kit/activation.h and cuda/kit/activation.cuh, which first define TP_FORMULA (how
- * such a function is declared), real, RC and r_exp, and afterwards gelu, since they approximate erf
- * differently. */
+ * such a function is declared), real, RC, r_exp and r_tanh, and afterwards gelu, since they
+ * approximate erf differently. */
 #ifndef TP_FORMULAS_H
 #define TP_FORMULAS_H
 
@@ -63,6 +63,28 @@ TP_FORMULA real gelu_2u(real x)
 TP_FORMULA real gelu_2u_slope(real x)
 {
     return RC(1.5957691216057308) * (1 + RC(0.134145) * x * x);
+}
+
+TP_FORMULA real gelu_tanh_value(real x)
+{
+    return x * logistic(gelu_2u(x));
+}
+
+TP_FORMULA real gelu_tanh_slope(real x)
+{
+    return gated_slope(x, logistic(gelu_2u(x)), gelu_2u_slope(x));
+}
+
+TP_FORMULA real sigmoid_slope(real x)
+{
+    const real y = logistic(x);
+    return y * (1 - y);
+}
+
+TP_FORMULA real tanh_slope(real x)
+{
+    const real y = r_tanh(x);
+    return 1 - y * y;
 }
 
 /* Mish is x t with t = tanh(log(1 + e^x)) = w / (w + 2), w = e^x (e^x + 2); from 20 on t is 1. */

@@ -23,7 +23,7 @@
     f(relu, "max(x, 0); gradient 0 at 0", y, any, relu_value(x), relu_slope(y))                    \
     f(gelu, "x/2 (1 + erf(x/sqrt 2))", x, far, gelu_value(x), gelu_slope(x))                       \
     f(gelu_tanh, "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))", x, far,                          \
-      x * logistic(gelu_2u(x)), gated_slope(x, logistic(gelu_2u(x)), gelu_2u_slope(x)))            \
+      gelu_tanh_value(x), gelu_tanh_slope(x))                                                      \
     f(quick_gelu, "x sigmoid(1.702 x)", x, far, quick_gelu_value(x), quick_gelu_slope(x))          \
     f(hardswish, "x clamp(x + 3, 0, 6) / 6", x, far, x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6,     \
       x < -3 ? 0 : x > 3 ? 1 : (2 * x + 3) / 6)                                                    \

@@ -13,16 +13,18 @@ typedef struct tp__matmul_attr {
 
 typedef struct tp__linear_attr {
     tp_act act;
+    double dropout; /* of the activation, in training; 0 without one */
 } tp__linear_attr;
 
 typedef struct tp__glu_attr {
     tp_glu_kind kind;
 } tp__glu_attr;
 
-/* Whether the hidden output of linear is act'(Z). For ReLU it is one byte per element, Z > 0. */
+/* Whether the hidden output of linear is act'(Z), or its product with the dropout's factors. For
+ * ReLU it is one byte per element, Z > 0 and kept. */
 TP_HD static inline bool tp__keeps_slope(tp_act act)
 {
-    return act == TP_ACT_GELU || act == TP_ACT_QUICK_GELU || act == TP_ACT_SILU;
+    return act != TP_ACT_NONE && act != TP_ACT_RELU;
 }
 
 #endif

@@ -10,6 +10,10 @@ typedef struct tp__rownorm_attr {
     bool centre; /* layer norm; RMS norm does not subtract the mean */
 } tp__rownorm_attr;
 
+/* Inputs of layer norm, and of RMS norm without b. v: layernorm_kv only, whose outputs are those of
+ * x and of v; the statistics of all rows follow the outputs. */
+enum { ROWNORM_X, ROWNORM_W, ROWNORM_B, ROWNORM_V, ROWNORM_NX };
+
 typedef struct tp__batchnorm_attr {
     double momentum, eps;
 } tp__batchnorm_attr;

@@ -5,6 +5,28 @@
 #include <tapegrad/op.h>
 #include <tapegrad/ops.h>
 
+#include "tensor/host_device.h"
+
+/* What tp_rotary_cfg says of angles; factor 0: they stay. */
+typedef struct tp_rotary_scaling {
+    double factor, low, high, original;
+} tp_rotary_scaling;
+
+static inline tp_rotary_scaling tp__rotary_scaling(const tp_rotary_cfg *cfg)
+{
+    return (tp_rotary_scaling){ cfg->factor, cfg->low, cfg->high, (double)cfg->original };
+}
+
+/* The factor of the angle of a pair that turns that often per token. */
+static TP_HD inline double tp__rotary_slower(tp_rotary_scaling s, double turns)
+{
+    if (s.factor == 0) return 1;
+    if (s.original == 0) return 1 / s.factor;
+    double kept = (turns * s.original - s.low) / (s.high - s.low);
+    kept = kept < 0 ? 0 : kept > 1 ? 1 : kept;
+    return kept + (1 - kept) / s.factor;
+}
+
 typedef struct tp_rotary_plan {
     int64_t batch, queries, heads, dim; /* B, N, H, D */
     int64_t pairs;                      /* of a head; its first 2 * pairs elements are rotated */

@@ -52,6 +52,19 @@ enum { TP_LAMB_BETA1, TP_LAMB_BETA2, TP_LAMB_EPS };
  *     p -= before p;  p -= rate max(eps2, rms(p)) / max(1, rms(u) / d) u, rms(p) with the old p */
 enum { TP_ADAFACTOR_EPS1, TP_ADAFACTOR_EPS2, TP_ADAFACTOR_D };
 
+/* muon_step: y = { p, u, v }; v [R,C] only of parameters that are not taken; work: muon.h.
+ *     taken: u = momentum u + (1-momentum) g';  d = nesterov ? momentum u + (1-momentum) g' : u
+ *            p -= before p;  p -= rate X, X by `iterations` of Newton and Schulz from d / |d|
+ *     else u and v as Adam's moments:  p -= before p;  p -= rate u / (root sqrt(v) + eps) */
+enum { TP_MUON_MOMENTUM = 1, TP_MUON_NESTEROV, TP_MUON_ITERATIONS, TP_MUON_BETA1 = 5 };
+enum { TP_MUON_BETA2 = 6, TP_MUON_EPS };
+
+/* schedulefree_step: y = { p, e, v }, e = z - p.
+ *     v = beta2 v + (1-beta2) g'^2, l2 = 0;  q = g' / (root sqrt(v) + eps) + after p
+ *     p += c e - rate (1 - beta1 (1-c)) q;  e = (1-c) (e - rate beta1 q)
+ * schedulefree_average: p -= (1-beta1)/beta1 e */
+enum { TP_FREE_BETA1, TP_FREE_BETA2, TP_FREE_EPS, TP_FREE_C };
+
 /* Attributes of the rest.
  *   grad_squares: work: one double per block, its sum of squares.
  *   grad_root: y = { one element }, the root of the sum of s.blocks doubles of the work.
