@@ -6,6 +6,7 @@
 #include <tapegrad/op.h>
 
 #include "autograd/nodes.h"
+#include "autograd/ops/op_inner.h"
 #include "autograd/params.h"
 #include "autograd/tape.h"
 #include "tensor/geometry/elementwise.h"
@@ -128,22 +129,29 @@ static bool take_inputs(tp_tape *T, frame *f)
     return true;
 }
 
-/* Casts x by applying the op; tp_cast is above this file. */
-static tp_tensor cast_to_compute(tp_tape *T, tp_tensor x)
+/* Replaces input i by its cast, which is recorded; tp_cast is above this file. */
+static bool cast_input(tp_tape *T, frame *f, int i, tp_dtype to)
 {
-    const tp_cast_attr k = { T->compute, x.node->view.dtype };
-    return tp_apply_n(T, &tp_op_cast, &k, 1, &x, 1, NULL);
+    const tp_cast_attr k = { to, f->xv[i].dtype };
+    f->in[i] = tp_apply_n(T, &tp_op_cast, &k, 1, &f->in[i], 1, NULL);
+    f->x[i] = tp__node(T, f->in[i], f->op->name);
+    if (f->x[i]) f->xv[i] = f->x[i]->view;
+    return f->x[i] != NULL;
+}
+
+static bool may_be_f32(const tp_op *op, int i)
+{
+    return op->exact & tp__bit(i);
 }
 
 /* TP_COMPUTES ops read the tape's compute dtype: parameters through P's bf16 shadow, tensors by a
  * recorded cast. */
 static bool bring_to_compute(tp_tape *T, frame *f)
 {
-    tp_tensor *x = f->in;
     for (int i = 0; i < f->nx; i++) {
         tp_node *n = f->x[i];
         if (!n || !tp_is_float(n->view.dtype) || n->view.dtype == T->compute) continue;
-        if (f->op->exact & tp__bit(i) && n->view.dtype == TP_F32 && T->compute == TP_BF16) continue;
+        if (may_be_f32(f->op, i) && n->view.dtype == TP_F32 && T->compute == TP_BF16) continue;
         if (n->params) {
             if (T->compute != TP_BF16 || n->view.dtype != TP_F32) continue; /* refused later */
             tp_err e = { 0 };
@@ -156,107 +164,39 @@ static bool bring_to_compute(tp_tape *T, frame *f)
             continue;
         }
         if (T->compute == TP_F64 || n->view.dtype == TP_F64) continue;
-        x[i] = cast_to_compute(T, x[i]);
-        n = tp__node(T, x[i], f->op->name);
-        if (!n) return false;
-        f->x[i] = n;
-        f->xv[i] = n->view;
+        if (!cast_input(T, f, i, T->compute)) return false;
     }
     return true;
 }
 
-/* ---- dtypes ---- */
-
-/* Appends the name of input i, or its number if the op names none. */
-static void print_input(char *text, size_t size, const tp_op *op, int i)
+/* Other ops on a bf16 tape compute in the widest dtype of their tensors, to which the others are
+ * cast. Parameters follow the tensors: TP_MIXES kernels read them in f32 beside bf16 data that come
+ * first; others get a cast. */
+static bool bring_together(tp_tape *T, frame *f)
 {
-    const char *at = op->inputs;
-    for (int k = 0; at && k < i; k++) {
-        at = strchr(at, ',');
-        if (at) at += strspn(at, ", ");
-    }
-    if (at)
-        tp__append(text, size, "%.*s", (int)strcspn(at, ","), at);
-    else
-        tp__append(text, size, "input %d", i);
-}
-
-/* Appends a set of dtypes: "i32, i64 or floating point". */
-static void print_dtypes(char *text, size_t size, unsigned set)
-{
-    const char *name[TP_NDTYPES + 1];
-    const bool floats = (set & TP_FLOATS) == TP_FLOATS;
-    int n = 0;
-    for (int dt = 0; dt < TP_NDTYPES; dt++)
-        if ((set >> dt & 1u) && !(floats && tp_is_float((tp_dtype)dt)))
-            name[n++] = tp_dtype_name((tp_dtype)dt);
-    if (floats) name[n++] = "floating point";
-    for (int i = 0; i < n; i++)
-        tp__append(text, size, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", name[i]);
-}
-
-static unsigned taken(const tp_op *op, int i)
-{
-    const unsigned set = op->takes[op->nx < 0 ? 0 : i];
-    return set ? set : TP_FLOATS;
-}
-
-static bool refuse_dtype(tp_infer *q, const frame *f, int i)
-{
-    char name[64] = "", wanted[64] = "";
-    print_input(name, sizeof name, f->op, i);
-    print_dtypes(wanted, sizeof wanted, taken(f->op, i));
-    tp_fail(q, TP_E_DTYPE, "%s must be %s, not %s; tp_cast converts", name, wanted,
-            tp_dtype_name(f->xv[i].dtype));
-    return false;
-}
-
-/* Checks that the op takes each input's dtype. TP_ANY inputs must share one, except for floats. */
-static bool check_taken(tp_infer *q, const frame *f)
-{
-    int any = -1; /* the first TP_ANY input */
-    for (int i = 0; i < f->nx; i++) {
-        if (!f->x[i]) continue;
-        const tp_dtype dt = f->xv[i].dtype;
-        const unsigned set = taken(f->op, i);
-        if (!(set >> dt & 1u)) return refuse_dtype(q, f, i);
-        if (set != TP_ANY) continue;
-        if (any < 0) any = i;
-        const tp_dtype first = f->xv[any].dtype;
-        if (dt != first && !(tp_is_float(dt) && tp_is_float(first))) {
-            tp_fail(q, TP_E_DTYPE, "inputs mix %s and %s; convert with tp_cast",
-                    tp_dtype_name(first), tp_dtype_name(dt));
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Checks that floating inputs share a dtype; norms may read f32 parameters beside bf16 activations,
- * and any op its `exact` inputs. Kernels that take bf16 natively need it in all inputs. *real: the
- * dtype in which kernels compute; TP_NDTYPES without floating input. */
-static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
-{
-    tp_dtype first = TP_NDTYPES;
-    *real = TP_NDTYPES;
+    int first = -1;
+    bool bf16 = false, f32 = false;
     for (int i = 0; i < f->nx; i++) {
         if (!f->x[i] || !tp_is_float(f->xv[i].dtype)) continue;
+        if (first < 0) first = i;
+        if (f->xv[i].dtype == TP_BF16) bf16 = true;
+        if (f->xv[i].dtype == TP_F32 && !f->x[i]->params && !may_be_f32(f->op, i)) f32 = true;
+    }
+    for (int i = 0; i < f->nx && bf16; i++) {
+        if (!f->x[i]) continue;
         const tp_dtype dt = f->xv[i].dtype;
-        if (*real != TP_F64) *real = dt == TP_F64 ? TP_F64 : TP_F32;
-        const bool widened = f->x[i]->params && !(f->op->flags & TP_TAKES_BF16);
-        const bool exact = widened || f->op->exact & tp__bit(i);
-        if (first == TP_NDTYPES) {
-            first = dt;
-        } else if (dt != first && !(first == TP_BF16 && dt == TP_F32 && exact)) {
-            tp_fail(q, TP_E_DTYPE,
-                    "inputs mix %s and %s; "
-                    "convert with tp_cast (a %s tape wants parameters opened as %s)",
-                    tp_dtype_name(first), tp_dtype_name(dt), tp_dtype_name(q->T->compute),
-                    q->T->compute == TP_F64 ? "f64" : "f32");
-            return false;
-        }
+        const bool mixes = i != first && tp__mixes(f->op, i);
+        const bool follows = dt == TP_F32 && f->x[i]->params && !mixes && !may_be_f32(f->op, i);
+        const tp_dtype to = f32 && dt == TP_BF16 ? TP_F32 : !f32 && follows ? TP_BF16 : dt;
+        if (to != dt && !cast_input(T, f, i, to)) return false;
     }
     return true;
+}
+
+static bool bring_inputs(tp_tape *T, frame *f)
+{
+    if (f->op->flags & TP_COMPUTES) return bring_to_compute(T, f);
+    return T->compute != TP_BF16 || bring_together(T, f);
 }
 
 /* ---- outputs ---- */
@@ -301,7 +241,7 @@ bool tp__push_rec(tp_tape *T, tp_rec *r)
         tp__fail(T, TP_E_MEMORY, "tape: out of host memory for its bookkeeping");
         return false;
     }
-    r->path = T->nscopes ? T->scopes[T->nscopes - 1].path : NULL;
+    r->path = tp__scope_path(T);
     r->file = T->file;
     r->line = T->line;
     T->recs[T->nrecs++] = r;
@@ -438,7 +378,7 @@ static bool infer(tp_tape *T, frame *f, tp_infer *q, tp_dtype *real)
 {
     tp_err *e = &T->rule;
     e->code = TP_OK;
-    const tp_code code = check_dtypes(q, f, real) ? f->op->shape(q) : e->code;
+    const tp_code code = tp__check_dtypes(q, f->op, f->x, real) ? f->op->shape(q) : e->code;
     for (int i = 0; i < f->ny && code == TP_OK && e->code == TP_OK; i++) check_output(q, &f->yv[i]);
     if (code != TP_OK) tp__err(e, code, "%s", tp_code_text(code));
     if (e->code != TP_OK) fail_rule(T, q, f->op->name);
@@ -469,7 +409,7 @@ static bool execute(tp_tape *T, frame *f, const tp_infer *q, tp_call *c)
 static void call_observer(tp_tape *T, const frame *f, const void *attr)
 {
     const tp_observer observer = T->observer;
-    const char *path = T->nscopes ? T->scopes[T->nscopes - 1].path : NULL;
+    const char *path = tp__scope_path(T);
     const tp_seen s = { f->op, attr, path ? path : "", f->nx, f->visible, f->in, f->y };
     T->observer = NULL;
     observer(T->observer_env, T, &s);
@@ -506,8 +446,8 @@ static bool apply(tp_tape *T, frame *f, const void *attr)
                   .y = f->yv,
                   .replay = T->replaying };
     T->rule.code = TP_OK;
-    if (!check_taken(&q, f)) return fail_rule(T, &q, f->op->name), false;
-    if ((f->op->flags & TP_COMPUTES) && !bring_to_compute(T, f)) return false;
+    if (!tp__check_taken(&q, f->op)) return fail_rule(T, &q, f->op->name), false;
+    if (!bring_inputs(T, f)) return false;
     const bool wants = T->recording && any_wants_grad(f);
     const bool keep = wants && !(f->op->flags & TP_NOT_DIFFERENTIABLE);
     const bool ok = infer(T, f, &q, &c.real) && check_gradient(T, f, q.view_at, wants) &&

@@ -34,7 +34,7 @@ static bool add_views(tp_tape *T, const tp_view *to, const tp_view *from)
  * and recordings may, and see the sum. */
 static bool owns_grad(const tp_node *n)
 {
-    return n->params || n->grad_buf->refs == 1;
+    return n->params || tp__buf_alone(n->grad_buf);
 }
 
 /* Sets n's gradient to a copy of g. */
@@ -53,11 +53,11 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
     bool ok = true;
     tp_view from = n->view;
     from.data = g->data;
-    if (!n->grad_buf && n->params && g->refs > 1) {
+    if (!n->grad_buf && n->params && !tp__buf_alone(g)) {
         ok = take_copy(T, n, g);
     } else if (!n->grad_buf) {
         tp__set_grad(n, tp__buf_ref(g));
-    } else if (!owns_grad(n) && g->refs == 1) { /* g has no other user */
+    } else if (!owns_grad(n) && tp__buf_alone(g)) { /* g has no other user */
         ok = add_views(T, &from, &n->grad);
         tp__set_grad(n, tp__buf_ref(g));
     } else {
@@ -236,9 +236,11 @@ static bool run_backward(tp_tape *T, tp_rec *r)
     tp_view *dy = tp__room(T, l.dy, r->ny, sizeof *dy);
     tp_buf **zeros = tp__room(T, l.zeros, r->ny, sizeof *zeros);
     bool ok = dy && zeros;
+    T->path = r->path ? r->path : "";
     for (int k = 0; ok && k < r->ny; k++) zeros[k] = NULL;
     ok = ok && gather_dy(T, r, dy, zeros) && run_record(T, r, dy, &l);
     for (int k = 0; zeros && k < r->ny; k++) tp__buf_unref(zeros[k]);
+    T->path = NULL;
     tp__arena_back(T, mark);
     return ok;
 }
@@ -375,8 +377,9 @@ static bool seed_loss(tp_tape *T, tp_tensor loss)
         tp__fail(
             T, TP_E_NOGRAD,
             "tp_backward: the loss is made of the gradient that tp_grad returned at %s:%d; that is "
-            "a constant, and backward would leave out what depends on it: compute it with ops "
-            "instead, or pass it through tp_detach if a constant is meant",
+            "a constant, as there are no second derivatives, and backward would leave out what "
+            "depends on it: compute it with ops instead (docs/guide/second-derivatives.md shows "
+            "how), or pass it through tp_detach if a constant is meant",
             n->grad_file, n->grad_line);
         return false;
     }

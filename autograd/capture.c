@@ -5,7 +5,9 @@
  * - a carried tensor that the step replaced is copied to its former address at the step's end;
  * - random ops read the random stream's advance since the recording from device memory;
  * - the recording holds the parameters' gradients and reinstates them at each launch;
- * - the host's state (backward counts, bf16 copy valid) is set as the recorded step left it.
+ * - the host's state (backward counts, bf16 copy valid) is set as the recorded step left it;
+ * - an optimiser's step has its numbers in device memory, and the host writes those of the next
+ *   step there before it launches the recording (recorded.h).
  *
  * A recording is dropped when a step must run without it, because that moves its results and
  * carried tensors. If a recorded step cannot be launched, the host's state is unchanged. */
@@ -14,7 +16,7 @@
 #include <tapegrad/file.h>
 
 #include "autograd/nodes.h"
-#include "autograd/params.h"
+#include "autograd/recorded.h"
 #include "autograd/tape.h"
 #include "tensor/left.h"
 #include "tensor/shape.h"
@@ -32,6 +34,7 @@ typedef struct set {
     tp_params *P;
     uint64_t id;         /* of P, which may be freed */
     tp_buf **had, **has; /* gradients before and after, by entry; NULL: none. Owned */
+    bool *frozen;        /* before, by entry. Owned */
     int n;               /* entries of P */
     int64_t backwards;
     bool shadow; /* the recording refreshes the `copies` bf16 copies */
@@ -52,9 +55,24 @@ struct tp_capture {
     int64_t launches;
     set *sets; /* [nsets] */
     int nsets;
+    tp_capture *outer;  /* in `running` */
+    tp_recorded **work; /* [nwork], in order */
+    int nwork;
+    size_t work_cap;
 };
 
 static tp_capture no_memory;
+
+/* The captures of the steps that this thread runs, recorded or not, the innermost first. They may
+ * be of several devices, and several threads may run steps on one device of the CPU. */
+static _Thread_local tp_capture *running;
+
+static tp_capture *step_in(const tp_device *D)
+{
+    tp_capture *C = running;
+    while (C && C->dev != D) C = C->outer;
+    return C;
+}
 
 tp_capture *tp_capture_new(tp_tape *T)
 {
@@ -87,6 +105,7 @@ static void drop_sets(tp_capture *C)
     for (int i = 0; i < C->nsets; i++) {
         drop_grads(C->sets[i].had, C->sets[i].n);
         drop_grads(C->sets[i].has, C->sets[i].n);
+        free(C->sets[i].frozen);
     }
     free(C->sets);
     C->sets = NULL;
@@ -108,6 +127,21 @@ static bool grads_unchanged(const tp_params *P, tp_buf *const *list)
     return true;
 }
 
+/* NULL: out of memory. */
+static bool *note_frozen(const tp_params *P)
+{
+    bool *list = calloc((size_t)P->n + 1, sizeof *list);
+    for (int i = 0; list && i < P->n; i++) list[i] = P->entries[i].node->frozen;
+    return list;
+}
+
+static bool frozen_unchanged(const tp_params *P, const bool *list)
+{
+    for (int i = 0; i < P->n; i++)
+        if (list[i] != P->entries[i].node->frozen) return false;
+    return true;
+}
+
 /* Notes the sets that the last step read. Marks their bf16 copies stale, so that the recorded step
  * refreshes them. False: out of memory, or a set has a hook, which a recording cannot call. */
 static bool note_sets(tp_capture *C)
@@ -122,7 +156,8 @@ static bool note_sets(tp_capture *C)
         *s = (set){
             .P = P, .id = P->id, .n = P->n, .had = note_grads(P), .backwards = P->backwards
         };
-        if (!s->had || P->hook) return false;
+        s->frozen = note_frozen(P);
+        if (!s->had || !s->frozen || P->hook) return false;
         P->shadow_version = P->version - 1;
     }
     return true;
@@ -148,7 +183,7 @@ static bool sets_unchanged(const tp_capture *C)
     for (int i = 0; i < C->nsets; i++) {
         const tp_params *P = C->sets[i].P;
         if (P->id != C->sets[i].id || P->hook || P->grad_err.code != TP_OK ||
-            !grads_unchanged(P, C->sets[i].had))
+            !grads_unchanged(P, C->sets[i].had) || !frozen_unchanged(P, C->sets[i].frozen))
             return false;
     }
     return true;
@@ -178,6 +213,71 @@ static bool sets_are_all(const tp_capture *C)
     for (int i = 0; i < C->T->nreads; i++)
         if (!noted_set(C, tp__set_read(C->T, i))) return false;
     return true;
+}
+
+/* ---- the host's part of a step ---- */
+
+bool tp__in_step(const tp_device *D)
+{
+    return step_in(D) != NULL;
+}
+
+bool tp__record_with(tp_device *D, tp_recorded *r)
+{
+    tp_capture *C = step_in(D);
+    if (!tp_reserve(&C->work, &C->work_cap, (size_t)C->nwork, 1, sizeof(tp_recorded *)))
+        return false;
+    C->work[C->nwork++] = r;
+    return true;
+}
+
+void tp__record_failed(tp_device *D, tp_code code, const char *why)
+{
+    tp__fail(step_in(D)->T, code, "%s", why);
+}
+
+void tp__record_once(tp_device *D)
+{
+    tp_capture *C = D && D->capturing ? step_in(D) : NULL;
+    if (C) C->T->unsteady = true;
+}
+
+bool tp__records_set(const tp_device *D, const tp_params *P)
+{
+    return noted_set(step_in(D), P) != NULL;
+}
+
+static bool work_holds(const tp_capture *C)
+{
+    bool holds = true;
+    for (int i = 0; holds && i < C->nwork; i++) holds = C->work[i]->holds(C->work[i]);
+    return holds;
+}
+
+static bool work_ready(const tp_capture *C)
+{
+    bool ready = work_holds(C);
+    for (int i = 0; ready && i < C->nwork; i++) ready = C->work[i]->ready(C->work[i]);
+    return ready;
+}
+
+static void begin_work(tp_capture *C)
+{
+    for (int i = 0; i < C->nwork; i++) C->work[i]->begin(C->work[i]);
+}
+
+static void undo_work(tp_capture *C)
+{
+    for (int i = C->nwork; i-- > 0;) C->work[i]->undo(C->work[i]);
+}
+
+static void drop_work(tp_capture *C)
+{
+    for (int i = 0; i < C->nwork; i++) C->work[i]->drop(C->work[i]);
+    free(C->work);
+    C->work = NULL;
+    C->nwork = 0;
+    C->work_cap = 0;
 }
 
 /* ---- carried tensors ---- */
@@ -265,6 +365,7 @@ static void drop_recording(tp_capture *C)
     tp_device *D = C->dev;
     if (C->graph) D->be->graph_free(D, C->graph);
     C->graph = NULL;
+    drop_work(C);
     if (C->owner) tp__heap_release(D, C->owner);
     C->owner = 0;
     tp__buf_unref(C->advance);
@@ -283,7 +384,8 @@ static bool is_valid(const tp_capture *C)
 {
     const mode was = C->mode, now = mode_of(C->T);
     return can_record(C->T) && sets_unchanged(C) && was.seed == now.seed &&
-           was.epoch == now.epoch && was.train == now.train && was.recording == now.recording;
+           was.epoch == now.epoch && was.train == now.train && was.recording == now.recording &&
+           work_ready(C);
 }
 
 static bool start_recording(tp_capture *C)
@@ -329,7 +431,9 @@ static bool launch(tp_capture *C)
     const uint64_t advance = T->offset - C->offset;
     char why[TP_WHY] = "";
     D->be->upload(D, C->advance->data, &advance, sizeof advance);
+    begin_work(C);
     if (!D->be->graph_launch(D, C->graph, why) || D->err.code != TP_OK) {
+        undo_work(C);
         fail_recording(C, why);
         return false;
     }
@@ -358,6 +462,20 @@ static void undo(tp_capture *C)
     }
 }
 
+static void leave(const tp_capture *C)
+{
+    tp_capture **at = &running;
+    while (*at && *at != C) at = &(*at)->outer;
+    if (*at) *at = C->outer;
+}
+
+static void enter(tp_capture *C)
+{
+    leave(C); /* a step that did not end */
+    C->outer = running;
+    running = C;
+}
+
 bool tp_capture_begin(tp_capture *C)
 {
     tp_tape *T = C ? C->T : NULL;
@@ -370,7 +488,9 @@ bool tp_capture_begin(tp_capture *C)
             drop_recording(C);
         return false;
     }
-    if (C->plain < WARM_UP || C->refused || !can_record(T) || !start_recording(C)) tp_reset(T);
+    const bool plain = C->plain < WARM_UP || C->refused || !can_record(T) || !start_recording(C);
+    if (plain) tp_reset(T);
+    if (C->dev && !(plain && step_in(C->dev))) enter(C);
     return true;
 }
 
@@ -378,6 +498,7 @@ void tp_capture_end(tp_capture *C)
 {
     tp_tape *T = C ? C->T : NULL;
     if (!T) return;
+    leave(C);
     if (!C->recording) {
         C->plain++;
         return;
@@ -392,8 +513,13 @@ void tp_capture_end(tp_capture *C)
     C->draws = T->offset - C->offset;
     C->kernels = tp__counted(D->launches) - C->kernels;
     const bool noted = note_results(C);
-    T->offset = C->offset; /* launch() advances both */
+    T->offset = C->offset; /* launch() advances all three */
     tp__count(D->launches, -C->kernels);
+    undo_work(C);
+    if (!work_holds(C))
+        tp__fail(T, TP_E_STATE,
+                 "tp_capture_end: after its step, an optimiser or average was freed or had its "
+                 "options changed; do that outside the recorded step, which has not run");
     if (T->err.code == TP_OK && !C->graph) fail_recording(C, why);
     const bool ran = T->err.code == TP_OK && launch(C); /* a failed step is not launched */
     if (!ran) undo(C);
@@ -404,6 +530,7 @@ void tp_capture_end(tp_capture *C)
 void tp_capture_free(tp_capture *C)
 {
     if (!C || C == &no_memory) return;
+    leave(C);
     drop_recording(C);
     tp__device_leave(C->dev);
     free(C);

@@ -37,6 +37,17 @@ static void give_back(tp_tape *T, tp_node *n)
     T->spare.n++;
 }
 
+/* A reference to n's buffer or, if that is memory of others (tp_from_dlpack), a copy: what is
+ * carried may be written. NULL: T has failed. */
+static tp_buf *own_buffer(tp_tape *T, const tp_node *n)
+{
+    if (!n->buf->give_back) return tp__buf_ref(n->buf);
+    const size_t bytes = tp__view_bytes(&n->view);
+    tp_buf *copy = tp__alloc(T, bytes, "tp_carry");
+    if (copy) T->dev->be->copy(T->dev, copy->data, n->view.data, bytes);
+    return copy;
+}
+
 tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
 {
     T = tp__some(T);
@@ -60,10 +71,15 @@ tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
         tp__fail(T, TP_E_VALUE, "tp_carry: a parameter cannot be carried");
         return *slot;
     }
-    tp_node *c = tp__node_take(T);
-    if (!c) return *slot;
-    c->buf = tp__buf_ref(n->buf);
+    tp_buf *buf = own_buffer(T, n);
+    tp_node *c = buf ? tp__node_take(T) : NULL;
+    if (!c) {
+        tp__buf_unref(buf);
+        return *slot;
+    }
+    c->buf = buf;
     c->view = n->view;
+    if (buf != n->buf) c->view.data = buf->data;
     c->carried = true;
     if (!tp__nodes_push(&T->carried, c)) {
         give_back(T, c);

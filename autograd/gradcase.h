@@ -28,4 +28,10 @@ static inline int tp__case_like(const tp_gradcase *k, int i)
     return k->nx > 0 && i > last ? last : i;
 }
 
+/* Input i without data: of dtype `real`, indices (TP_I64) or a mask (TP_U8). */
+tp_view tp__case_view(const tp_gradcase *k, int i, tp_dtype real);
+
+/* Writes its values: the case's or, by default, random ones. */
+void tp__case_fill(const tp_gradcase *k, int i, tp_view *v);
+
 #endif

@@ -345,8 +345,15 @@ static bool check_gradients(check *c)
 
 /* ---- inputs ---- */
 
+tp_view tp__case_view(const tp_gradcase *k, int i, tp_dtype real)
+{
+    const int like = tp__case_like(k, i);
+    const tp_dtype dt = k->masks & tp__bit(like) ? TP_U8 : k->below[like] > 0 ? TP_I64 : real;
+    return tp__view(dt, &k->in[like], NULL);
+}
+
 /* Keeps magnitudes away from 0, where many ops have kinks or poles. */
-static void fill_by_rule(const tp_gradcase *k, int i, tp_view *v)
+void tp__case_fill(const tp_gradcase *k, int i, tp_view *v)
 {
     for (int64_t e = 0; e < v->numel; e++) {
         const uint32_t w = tp__word(SEED, (uint64_t)i + 100, (uint64_t)e);
@@ -357,25 +364,23 @@ static void fill_by_rule(const tp_gradcase *k, int i, tp_view *v)
         else
             tp_st(v, e, (w & 1 ? 1.0 : -1.0) * (0.05 + (double)tp__uniform(w)));
     }
+    if (k->fill) k->fill(i, v);
 }
 
 static bool make_input(check *c, int i)
 {
     const tp_gradcase *k = c->k;
-    const int like = tp__case_like(k, i);
-    if (k->in[like].ndim == 0) {
+    if (k->in[tp__case_like(k, i)].ndim == 0) {
         c->x[i] = (tp_view){ .ndim = -1 };
         return true;
     }
-    const tp_dtype dt = k->masks & tp__bit(like) ? TP_U8 : k->below[like] > 0 ? TP_I64 : TP_F64;
-    c->x[i] = tp__view(dt, &k->in[like], NULL);
+    c->x[i] = tp__case_view(k, i, TP_F64);
     c->x[i].data = array(c, c->x[i].numel, sizeof(double));
     c->grad[i] = array(c, c->x[i].numel, sizeof(double));
     c->other[i] = array(c, c->x[i].numel, sizeof(double));
     if (!c->x[i].data || !c->grad[i] || !c->other[i]) return fail(c, "out of memory");
-    fill_by_rule(k, i, &c->x[i]);
-    if (k->fill) k->fill(i, &c->x[i]);
-    if (dt == TP_F64 && !(c->op->constant & tp__bit(i))) c->wanted |= UINT64_C(1) << i;
+    tp__case_fill(k, i, &c->x[i]);
+    if (c->x[i].dtype == TP_F64 && !(c->op->constant & tp__bit(i))) c->wanted |= UINT64_C(1) << i;
     return true;
 }
 

@@ -86,7 +86,7 @@ typedef struct tp_room {
     max_align_t at[];
 } tp_room;
 
-void *tp_params_room(tp_params *P, size_t bytes)
+void *tp_params_alloc(tp_params *P, size_t bytes)
 {
     if (!tp_params_ok(P)) return NULL;
     tp_room *room = bytes <= SIZE_MAX / 2 ? calloc(1, sizeof *room + bytes) : NULL;
@@ -317,6 +317,10 @@ tp_tensor tp_param(tp_params *P, const char *name, tp_shape s, tp_init init, int
 {
     tp_entry *e = P ? declare(P, name, P->dtype, s, flags) : NULL;
     if (!e) return missing(P);
+    if (!(flags & TP_BUFFER) && tp__lora_freezes(P, e->name)) {
+        e->node->frozen = true;
+        e->node->wants_grad = false;
+    }
     e->init = P->rule && !(flags & TP_BUFFER) ? P->rule(e->name, s, init, P->rule_env) : init;
     tp__init_resolve(e->name, &e->node->view, &e->init, &P->err);
     return tp__handle(e->node);

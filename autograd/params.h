@@ -2,6 +2,7 @@
 #ifndef TP_PARAMS_H
 #define TP_PARAMS_H
 
+#include <tapegrad/lora.h>
 #include <tapegrad/params.h>
 
 #include "autograd/nodes.h"
@@ -27,6 +28,23 @@ typedef struct tp_follower {
     void (*passed)(void *env, const tp_node *param);
 } tp_follower;
 
+/* Low-rank adaptations (lora.h): which modules get them, and those that have one. */
+typedef struct tp_lora_node {
+    tp_lora_m m;
+    tp_tensor weight;
+    struct tp_lora_node *next;
+} tp_lora_node;
+
+typedef struct tp__lora {
+    tp_lora_opts o;
+    tp_lora_node *nodes;
+    int count;
+    bool declaring; /* an adaptation, which is not frozen */
+} tp__lora;
+
+#define TP_LORA_A "lora_A.weight"
+#define TP_LORA_B "lora_B.weight"
+
 /* One parameter set. Values are one block in which parameters start at multiples of 256 bytes, in
  * order of declaration, tables last; buffers and gradients have their own memory. */
 struct tp_params {
@@ -47,7 +65,8 @@ struct tp_params {
     char path[1024];
     size_t marks[64]; /* path lengths to return to */
     int depth;
-    struct tp_room *rooms; /* of tp_params_room; NULL: none */
+    struct tp_room *rooms; /* of tp_params_alloc; NULL: none */
+    tp__lora *lora;        /* NULL: none */
     tp_init_rule rule;
     void *rule_env;
     const tp_init_row *rows; /* of tp_init_by_name; NULL: none */
@@ -59,6 +78,7 @@ struct tp_params {
     int64_t backwards;             /* completed since the last step */
     bool given;                    /* tp_param_set_grad since the last step */
     int swapped;                   /* averages now swapped into the values */
+    const char *swap;              /* the call that swapped them in last */
     tp_err grad_err;               /* a failed backward poisoned the gradients */
     tp_node *norm;                 /* scalar of tp_clip_grad_norm */
     tp_buf *norm_buf;
@@ -92,8 +112,17 @@ bool tp__init_resolve(const char *name, const tp_view *v, tp_init *init, tp_err 
 /* Draws host's values from key; false: out of memory. */
 bool tp__init_draw(const tp_view *host, const tp_init *init, uint64_t key);
 
-/* params_pattern.c: applies tp_init_by_name; false: P failed */
+/* params_pattern.c */
+/* `*` matches any characters, also dots, `?` one. */
+bool tp__matches(const char *pattern, const char *name);
+/* Applies tp_init_by_name; false: P failed. */
 bool tp__init_rows(tp_params *P);
+
+/* params_lora.c */
+bool tp__lora_freezes(const tp_params *P, const char *name); /* that is declared now */
+bool tp__lora_complete(tp_params *P); /* false: P failed, since no module is adapted */
+
+bool tp__has_lora(const tp_file *F); /* any adaptation; nn/lora.c */
 
 /* params_store.c */
 static inline bool tp__is_complete(const tp_params *P)

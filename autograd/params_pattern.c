@@ -2,8 +2,7 @@
 #include "autograd/nodes.h"
 #include "autograd/params.h"
 
-/* `*` matches any characters, also dots, `?` one. */
-static bool matches(const char *pattern, const char *name)
+bool tp__matches(const char *pattern, const char *name)
 {
     const char *star = NULL, *from = name;
     while (*name) {
@@ -37,13 +36,13 @@ void tp_init_by_name(tp_params *P, const tp_init_row *rows)
 
 static bool is_drawn(const tp_entry *e)
 {
-    return !e->alias_of && !e->node->buffer;
+    return !e->alias_of && !e->node->buffer && !tp_lora_is_name(e->name);
 }
 
 static bool matches_any(const tp_params *P, const char *pattern)
 {
     for (int i = 0; i < P->n; i++)
-        if (is_drawn(&P->entries[i]) && matches(pattern, P->entries[i].name)) return true;
+        if (is_drawn(&P->entries[i]) && tp__matches(pattern, P->entries[i].name)) return true;
     return false;
 }
 
@@ -61,7 +60,7 @@ bool tp__init_rows(tp_params *P)
         tp_entry *e = &P->entries[i];
         const tp_init_row *r = P->rows;
         if (!is_drawn(e)) continue;
-        while (r->pattern && !matches(r->pattern, e->name)) r++;
+        while (r->pattern && !tp__matches(r->pattern, e->name)) r++;
         if (!r->pattern) continue;
         e->init = r->init;
         if (!tp__init_resolve(e->name, &e->node->view, &e->init, &P->err)) return false;

@@ -101,7 +101,7 @@ static bool complete(tp_params *P)
         tp__err(&P->err, TP_E_STATE, "params: '%s' was pushed and never popped", P->path);
         return false;
     }
-    if (!tp__init_rows(P)) return false;
+    if (!tp__lora_complete(P) || !tp__init_rows(P)) return false;
     if (!lay_out(P) || !(P->values = zero_block(P, P->block_bytes)))
         return no_device_memory(P, "the values", P->block_bytes, &P->err);
     for (int i = 0; i < P->n; i++) {
@@ -162,9 +162,9 @@ bool tp__params_hold_values(const tp_params *P, const char *what, tp_err *e)
 {
     if (P->swapped)
         tp__err(e, TP_E_STATE,
-                "%.1000s: the parameters hold the averages; call tp_ema_swap first to restore the "
+                "%.1000s: the parameters hold the averages; call %s first to restore the "
                 "values",
-                what);
+                what, P->swap);
     return P->swapped == 0;
 }
 

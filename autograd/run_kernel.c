@@ -245,6 +245,8 @@ static tp_code run_kernel(tp_tape *T, const tp_call *c, tp_kernel k, const tp_op
                  *why ? why : tp_code_text(code));
     else if (tp__op_ends(T->dev, name, backward) != TP_OK)
         return tp__device_failed(T);
+    else if (T->dev->trace)
+        tp__trace_call(T->dev, T->path ? T->path : tp__scope_path(T), &run);
     return code;
 }
 

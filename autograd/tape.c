@@ -128,6 +128,11 @@ tp_device *tp_device_of(const tp_tape *T)
 {
     return tp__some(T)->dev;
 }
+bool tp_dry(const tp_tape *T)
+{
+    const tp_device *D = tp__some(T)->dev;
+    return D && D->dry;
+}
 
 void tp_random_state(const tp_tape *T, uint64_t *seed, uint64_t *offset)
 {
@@ -289,7 +294,8 @@ void tp_enter(tp_tape *T, const char *path)
         tp__no_host_memory(T);
         return;
     }
-    T->scopes[T->nscopes++] = (tp_scope){ path, T->open.n };
+    const double began = T->dev->trace ? tp_seconds() : 0.0;
+    T->scopes[T->nscopes++] = (tp_scope){ path, T->open.n, began };
 }
 
 static bool is_result(const tp_node *n, int count, const tp_tensor *results)
@@ -322,6 +328,7 @@ void tp_leave_n(tp_tape *T, int n, const tp_tensor *results)
     }
     T->open.n = to;
     T->nscopes--;
+    if (T->dev->trace && s.began > 0.0) tp__trace_span(T->dev, s.path, s.began);
 }
 
 tp_tensor tp_leave(tp_tape *T, tp_tensor result)

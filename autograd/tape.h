@@ -61,6 +61,7 @@ typedef struct tp_arena_mark {
 typedef struct tp_scope {
     const char *path;
     size_t first; /* index into open[] of the first tensor created inside */
+    double began; /* of a trace: when; 0: none was being made */
 } tp_scope;
 
 /* Bookkeeping of a checkpointed function during its first run. */
@@ -108,6 +109,7 @@ struct tp_tape {
     tp_watch *watch;
     bool hashes_feeds;
     uint64_t feeds_hash;
+    const char *path;     /* of the record that backward runs; NULL: the innermost scope's */
     tp_observer observer; /* NULL: none */
     void *observer_env;
     bool moving, unsteady; /* a step is recorded; a slot was filled or emptied */
@@ -168,6 +170,12 @@ tp_params *tp__set_read(const tp_tape *T, int i); /* the set of T->reads[i]; NUL
 /* False, with T failed, if parameters have changed since r read them. */
 bool tp__versions_match(tp_tape *T, const tp_rec *r);
 
+/* The innermost scope's path, or NULL. */
+static inline const char *tp__scope_path(const tp_tape *T)
+{
+    return T->nscopes ? T->scopes[T->nscopes - 1].path : NULL;
+}
+
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
 
@@ -183,6 +191,14 @@ bool tp__check_gradients(tp_tape *T, const tp_rec *r, const tp_view *dy, const t
 
 /* capture.c: notes that a slot's tensor was replaced; NULL: an empty slot. False: out of memory. */
 bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now);
+
+/* dtypes.c: false, with the op's rule failed, unless the op takes each input's dtype; TP_ANY inputs
+ * must share one, except for floats */
+bool tp__check_taken(tp_infer *q, const tp_op *op);
+/* The same unless floating inputs share a dtype; parameters of TP_MIXES ops and `exact` inputs may
+ * be f32 beside bf16 data that come first. x: q's inputs. *real: the dtype in which kernels
+ * compute; TP_NDTYPES without floating input. */
+bool tp__check_dtypes(tp_infer *q, const tp_op *op, tp_node *const *x, tp_dtype *real);
 
 /* apply.c */
 bool tp__push_rec(tp_tape *T, tp_rec *r);

@@ -89,8 +89,12 @@ bool tp_read(tp_tape *T, tp_tensor x, void *host, size_t bytes)
     const tp_node *n = tp__node_with_values(T, x, "tp_read");
     if (!n) return false;
     if (bytes != tp__view_bytes(&n->view)) {
-        tp__fail(T, TP_E_SHAPE, "tp_read: the tensor has %zu bytes, the buffer %zu",
-                 tp__view_bytes(&n->view), bytes);
+        char text[256] = "";
+        tp__print_view(text, sizeof text, &n->view);
+        tp__fail(T, TP_E_SHAPE,
+                 "tp_read: the tensor, %s, has %zu bytes, the buffer %zu; another dtype is read "
+                 "through tp_cast",
+                 text, tp__view_bytes(&n->view), bytes);
         return false;
     }
     if (!host && bytes) {

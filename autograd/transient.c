@@ -101,7 +101,10 @@ static tp_buf *rerun(tp_tape *T, const tp_rec *r)
         ok = scratch != NULL;
         if (ok) c.work = scratch->data;
     }
+    const char *path = T->path;
+    T->path = r->path ? r->path : "";
     ok = ok && tp__run_op(T, &c, r->op, false) == TP_OK;
+    T->path = path;
     tp__buf_unref(scratch);
     if (ok) return made;
     tp__buf_unref(made);

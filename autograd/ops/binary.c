@@ -97,7 +97,7 @@ CASES(pow_cases, base_and_exponent, POWERS,
         .optional = 3,                                                                             \
         .shape = rule,                                                                             \
         .work = TP_SAME_WORK(binary_work),                                                         \
-        .flags = TP_ELEMENTWISE,                                                                   \
+        .flags = TP_ELEMENTWISE | TP_MIXES,                                                        \
         .forward = TP_KERNELS(op##_fwd),                                                           \
         .backward = TP_KERNELS(op##_bwd),                                                          \
         .cases = with,                                                                             \

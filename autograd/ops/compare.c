@@ -68,9 +68,19 @@ static void settle(tp_compare_attr *k, tp_dtype dt)
     k->relation = left ? mirrored(r) : r;
 }
 
+/* Integers of two dtypes meet in the wider one: tp_argmax gives i64, labels may be i32. */
+static void widen(tp_tape *T, tp_tensor x[2])
+{
+    const tp_dtype dt[] = { tp_dtype_of(x[0]), tp_dtype_of(x[1]) };
+    if (dt[0] == dt[1] || tp_is_float(dt[0]) || tp_is_float(dt[1])) return;
+    const int narrow = tp_dtype_size(dt[0]) < tp_dtype_size(dt[1]) ? 0 : 1;
+    x[narrow] = tp_cast(T, x[narrow], dt[1 - narrow]);
+}
+
 static tp_tensor compare(tp_tape *T, const tp_op *op, tp_relation r, tp_tensor a, tp_tensor b)
 {
     tp_tensor x[] = { a, b };
+    widen(T, x);
     tp_compare_attr k = { tp__take_number(x), r };
     if (k.operands.numbers) settle(&k, tp_dtype_of(x[k.operands.numbers == 1]));
     return tp_apply_n(T, op, &k, 2, x, 1, NULL);

@@ -177,6 +177,7 @@ const tp_op tp_op_index_add = {
     .ny = 1,
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
+    .flags = TP_MIXES,
     .shape = index_add_shape,
     .forward = TP_KERNELS(index_add_fwd),
     .backward = TP_KERNELS(index_add_bwd),

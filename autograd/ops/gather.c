@@ -114,6 +114,7 @@ const tp_op tp_op_scatter_add = {
     .ny = 1,
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
+    .flags = TP_MIXES,
     .shape = scatter_add_shape,
     .forward = TP_KERNELS(scatter_add_fwd),
     .backward = TP_KERNELS(scatter_add_bwd),

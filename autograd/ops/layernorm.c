@@ -30,6 +30,25 @@ static const tp_gradcase layernorm_cases[] = {
     { 0 },
 };
 
+#define KV(b, n, m, c) .in = { TP_DIMS(b, n, c), TP_DIMS(c), TP_DIMS(c), TP_DIMS(b, m, c) }, .ny = 2
+
+static const tp_gradcase kv_cases[] = {
+    { "w and b", KV(2, 3, 3, 5), EPS(1e-5) },
+    { "other rows", KV(2, 3, 7, 4), EPS(1e-2) },
+    { "w only", .in = { TP_DIMS(2, 3), TP_DIMS(3), { 0 }, TP_DIMS(3, 2, 3) }, .ny = 2, EPS(0.1) },
+    { "b only", .in = { TP_DIMS(4), { 0 }, TP_DIMS(4), TP_DIMS(3, 4) }, .ny = 2, EPS(0.1) },
+    { "plain", .in = { TP_DIMS(2, 7), { 0 }, { 0 }, TP_DIMS(1, 7) }, .ny = 2, EPS(1e-3) },
+    { "a block of both", KV(1, 9, 25, 64), EPS(0.1) },
+    { "several blocks", KV(2, 35, 20, 3), EPS(0.1) },
+    { "two packs and one more", KV(1, 3, 2, 17), EPS(0.1) },
+    { "a full warp", KV(1, 2, 3, 1024), EPS(0.1) },
+    { "a block", KV(1, 2, 1, 1032), EPS(0.1) },
+    { "long rows", KV(1, 1, 2, 8193), EPS(0.1) },
+    { "no rows of k", KV(1, 0, 3, 6), EPS(0.1) },
+    { "no rows of v", KV(1, 3, 0, 6), EPS(0.1) },
+    { 0 },
+};
+
 const tp_op tp_op_layernorm = {
     .name = "layernorm",
     .doc = "(x - mean) / sqrt(var + eps) * w + b over the last axis, biased variance",
@@ -39,7 +58,7 @@ const tp_op tp_op_layernorm = {
     .attr_size = sizeof(tp__rownorm_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .optional = 1u << 1 | 1u << 2,
-    .flags = TP_ACCUMULATES,
+    .flags = TP_ACCUMULATES | TP_MIXES,
     .shape = tp__rownorm_shape,
     .forward = TP_KERNELS(rownorm_fwd),
     .backward = TP_KERNELS(rownorm_bwd),
@@ -47,8 +66,34 @@ const tp_op tp_op_layernorm = {
     .cases = layernorm_cases,
 };
 
+const tp_op tp_op_layernorm_kv = {
+    .name = "layernorm_kv",
+    .doc = "layernorm of two tensors with the same parameters",
+    .nx = ROWNORM_NX,
+    .inputs = "k, w, b, v",
+    .ny = 3, /* of k, of v, mean and 1/sqrt(var + eps) of each row */
+    .attr_size = sizeof(tp__rownorm_attr),
+    .saves = TP_SAVE_X(ROWNORM_X) | TP_SAVE_X(ROWNORM_W) | TP_SAVE_X(ROWNORM_V) | TP_SAVE_Y(2),
+    .optional = 1u << ROWNORM_W | 1u << ROWNORM_B,
+    .flags = TP_ACCUMULATES | TP_MIXES_BUT_LAST,
+    .shape = tp__rownorm_shape,
+    .forward = TP_KERNELS(rownorm_fwd),
+    .backward = TP_KERNELS(rownorm_bwd),
+    .work = TP_WORKS(rownorm_work),
+    .cases = kv_cases,
+};
+
 tp_tensor tp_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps)
 {
     const tp__rownorm_attr at = { .eps = eps, .centre = true };
     return tp_apply(T, &tp_op_layernorm, &at, x, w, b);
+}
+
+tp_kv tp_layernorm_kv(tp_tape *T, tp_tensor k, tp_tensor v, tp_tensor w, tp_tensor b, double eps)
+{
+    const tp__rownorm_attr at = { .eps = eps, .centre = true };
+    const tp_tensor x[ROWNORM_NX] = { k, w, b, v };
+    tp_tensor y[2];
+    tp_apply_n(T, &tp_op_layernorm_kv, &at, ROWNORM_NX, x, 2, y);
+    return (tp_kv){ y[0], y[1] };
 }

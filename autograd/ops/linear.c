@@ -1,18 +1,23 @@
-/* linear.c - a dense layer with activation.
+/* linear.c - a dense layer with activation and dropout.
  *
- *     Y[...,N] = act(X[...,K] W[N,K]^T + b[N])
+ *     Y[...,N] = m act(X[...,K] W[N,K]^T + b[N])     m: as in dropout.c
  *
- * Fused, so that on the CPU bias and activation need no extra pass over memory. */
+ * Fused, so that on the CPU bias, activation and dropout need no extra pass over memory. Backward
+ * needs no mask: the hidden output contains it. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/linalg.h"
 
 static tp_code linear_shape(tp_infer *q)
 {
     const tp_act act = ((const tp__linear_attr *)q->attr)->act;
+    const double p = ((const tp__linear_attr *)q->attr)->dropout;
     const tp_view *x = &q->x[0], *w = &q->x[1], *b = &q->x[2];
 
-    if (act < TP_ACT_NONE || act > TP_ACT_SILU)
+    if (act < TP_ACT_NONE || act > TP_ACT_SIGMOID)
         return tp_fail(q, TP_E_VALUE, "unknown activation %d", (int)act);
+    if (!(p >= 0.0 && p < 1.0))
+        return tp_fail(q, TP_E_VALUE, "p must be at least 0 and less than 1, not %g", p);
+    q->draws = q->train && p > 0.0;
     if (w->ndim != 2) return tp_fail(q, TP_E_SHAPE, "w must be [outputs,inputs]");
     if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
     if (x->dim[x->ndim - 1] != w->dim[1])
@@ -36,7 +41,8 @@ static double linear_macs(const tp_infer *q)
     return (double)q->y[0].numel * (double)q->x[1].dim[1];
 }
 
-#define ACT(a) .attr = TP_ATTR(tp__linear_attr, a)
+#define DROP(a, p) .attr = TP_ATTR(tp__linear_attr, a, p)
+#define ACT(a)     DROP(a, 0.0)
 
 static const tp_gradcase linear_cases[] = {
     { "bias", .in = { TP_DIMS(4, 5), TP_DIMS(3, 5), TP_DIMS(3) }, ACT(TP_ACT_NONE) },
@@ -49,7 +55,17 @@ static const tp_gradcase linear_cases[] = {
     { "quick_gelu", .in = { TP_DIMS(5, 2), TP_DIMS(4, 2), TP_DIMS(4) }, ACT(TP_ACT_QUICK_GELU) },
     { "quick_gelu, no bias", .in = { TP_DIMS(2, 3), TP_DIMS(3, 3) }, ACT(TP_ACT_QUICK_GELU) },
     { "silu", .in = { TP_DIMS(5, 3), TP_DIMS(4, 3), TP_DIMS(4) }, ACT(TP_ACT_SILU) },
+    { "gelu_tanh", .in = { TP_DIMS(5, 3), TP_DIMS(4, 3), TP_DIMS(4) }, ACT(TP_ACT_GELU_TANH) },
+    { "tanh", .in = { TP_DIMS(2, 4), TP_DIMS(3, 4), TP_DIMS(3) }, ACT(TP_ACT_TANH) },
+    { "sigmoid", .in = { TP_DIMS(3, 5), TP_DIMS(2, 5) }, ACT(TP_ACT_SIGMOID) },
     { "several blocks", .in = { TP_DIMS(70, 2), TP_DIMS(3, 2), TP_DIMS(3) }, ACT(TP_ACT_GELU) },
+    { "relu, dropout", .in = { TP_DIMS(9, 3), TP_DIMS(5, 3), TP_DIMS(5) }, DROP(TP_ACT_RELU, 0.3) },
+    { "gelu, dropout", .in = { TP_DIMS(3, 7, 3), TP_DIMS(11, 3), TP_DIMS(11) },
+      DROP(TP_ACT_GELU, 0.5) },
+    { "gelu, dropout, packs", .in = { TP_DIMS(5, 2), TP_DIMS(16, 2), TP_DIMS(16) },
+      DROP(TP_ACT_GELU, 0.2) },
+    { "quick_gelu, dropout", .in = { TP_DIMS(5, 2), TP_DIMS(4, 2) }, DROP(TP_ACT_QUICK_GELU, 0.5) },
+    { "silu, dropout", .in = { TP_DIMS(5, 3), TP_DIMS(4, 3), TP_DIMS(4) }, DROP(TP_ACT_SILU, 0.5) },
     { "no rows", .in = { TP_DIMS(0, 2), TP_DIMS(3, 2), TP_DIMS(3) }, ACT(TP_ACT_GELU) },
     { "no inputs", .in = { TP_DIMS(2, 0), TP_DIMS(3, 0), TP_DIMS(3) }, ACT(TP_ACT_GELU) },
     { 0 },
@@ -61,10 +77,10 @@ TP_WORK(linear_work);
 
 const tp_op tp_op_linear = {
     .name = "linear",
-    .doc = "act(x w^T + b) over the last axis",
+    .doc = "act(x w^T + b) over the last axis, with dropout if given",
     .nx = 3,
     .inputs = "x, w, b",
-    .ny = 2, /* y; act'(Z) for GELUs and SiLU, Z > 0 for ReLU, or nothing; Z = x w^T + b */
+    .ny = 2, /* y; m act'(Z), for ReLU m Z > 0, or nothing; Z = x w^T + b */
     .attr_size = sizeof(tp__linear_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .optional = 1u << 2,
@@ -79,5 +95,11 @@ const tp_op tp_op_linear = {
 
 tp_tensor tp_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act)
 {
-    return tp_apply(T, &tp_op_linear, (&(tp__linear_attr){ act }), x, w, b);
+    return tp_apply(T, &tp_op_linear, (&(tp__linear_attr){ act, 0.0 }), x, w, b);
+}
+
+tp_tensor tp_linear_dropout(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act, double p)
+{
+    if (act == TP_ACT_NONE) return tp_dropout(T, tp_linear(T, x, w, b, act), p);
+    return tp_apply(T, &tp_op_linear, (&(tp__linear_attr){ act, p }), x, w, b);
 }

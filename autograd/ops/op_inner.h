@@ -7,6 +7,18 @@
 
 #include "tensor/shape.h"
 
+/* More flags. TP_MIXES: kernels read f32 parameters beside bf16 data that come first, and give
+ * results of the latter's dtype; for other ops a bf16 tape casts such parameters.
+ * TP_MIXES_BUT_LAST: the last input is data, cast like them if it is a parameter. */
+enum { TP_MIXES = 64, TP_MIXES_BUT_LAST = TP_MIXES | 128 };
+
+/* True if kernels read input i in f32 beside bf16 data, if it is a parameter. */
+static inline bool tp__mixes(const tp_op *op, int i)
+{
+    const bool last_is_data = (op->flags & TP_MIXES_BUT_LAST) == TP_MIXES_BUT_LAST;
+    return (op->flags & TP_MIXES) && !(last_is_data && i == op->nx - 1);
+}
+
 /* TP_KERNEL(softmax_fwd); declares the kernels, TP_KERNELS(softmax_fwd) is their table. A missing
  * kernel is a link error. */
 #define TP_KERNEL(name)                                                                            \

@@ -27,11 +27,10 @@ static tp_code prepend_shape(tp_infer *q)
 {
     const tp_view *first = &q->x[PREPEND_FIRST], *x = &q->x[PREPEND_X];
     const tp_view *offset = &q->x[PREPEND_OFFSET];
-    bool fits = x->ndim >= 1 && first->ndim == x->ndim && first->dtype == x->dtype;
+    bool fits = x->ndim >= 1 && first->ndim == x->ndim;
     for (int i = 1; fits && i < x->ndim; i++) fits = first->dim[i] == x->dim[i];
     if (!fits)
-        return tp_fail(q, TP_E_SHAPE,
-                       "first must be [n,...] and x [M,...], of one dtype and size of rows");
+        return tp_fail(q, TP_E_SHAPE, "first must be [n,...] and x [M,...], of one size of rows");
     const tp_code code =
         tp__expect_packing(q, PREPEND_OFFSET, "of.offset", x->dim[0], *(const int64_t *)q->attr);
     if (code != TP_OK) return code;

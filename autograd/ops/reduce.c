@@ -112,14 +112,20 @@ const tp_op tp_op_prod = {
     .cases = prod_cases,
 };
 
+/* A mask, whose sum counts, becomes f32. */
+static tp_tensor countable(tp_tape *T, tp_tensor x)
+{
+    return tp_dtype_of(x) == TP_U8 ? tp_cast(T, x, TP_F32) : x;
+}
+
 tp_tensor tp_sum(tp_tape *T, tp_tensor x, int axes)
 {
-    return tp_apply(T, &tp_op_sum, (&(tp_reduce_attr){ axes, 0 }), x);
+    return tp_apply(T, &tp_op_sum, (&(tp_reduce_attr){ axes, 0 }), countable(T, x));
 }
 
 tp_tensor tp_mean(tp_tape *T, tp_tensor x, int axes)
 {
-    return tp_apply(T, &tp_op_mean, (&(tp_reduce_attr){ axes, 0 }), x);
+    return tp_apply(T, &tp_op_mean, (&(tp_reduce_attr){ axes, 0 }), countable(T, x));
 }
 
 tp_tensor tp_prod(tp_tape *T, tp_tensor x, int axes)

@@ -32,8 +32,7 @@ static tp_code check_maps(tp_infer *q, const tp__roi_attr *at)
     const tp_view *first = &q->x[0];
     for (int l = 0; l < at->levels; l++) {
         const tp_view *x = &q->x[l];
-        if (tp_absent(x) || x->dtype != first->dtype)
-            return tp_fail(q, TP_E_DTYPE, "all maps must be present and of one dtype; map %d", l);
+        if (tp_absent(x)) return tp_fail(q, TP_E_VALUE, "map %d is missing (TP_NONE)", l);
         if (x->ndim != 4)
             return tp_fail(q, TP_E_SHAPE, "maps must be [B,H,W,C]; map %d has %d axes", l, x->ndim);
         if (x->dim[0] != first->dim[0] || x->dim[3] != first->dim[3])

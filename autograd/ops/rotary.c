@@ -1,6 +1,6 @@
 /* rotary.c - rotary positions: pair (a, b) number i of each head at position p becomes
  *
- *     (a cos t - b sin t, b cos t + a sin t)      t = p base^(-2i/size)
+ *     (a cos t - b sin t, b cos t + a sin t)      t = p base^(-2i/size), perhaps slower
  *
  * Backward rotates by -t, so only the positions are saved. */
 #include <math.h>
@@ -23,6 +23,18 @@ static tp_code check_positions(tp_infer *q)
                    (long long)x->dim[0], (long long)x->dim[1]);
 }
 
+static tp_code check_scaling(tp_infer *q, const tp_rotary_cfg *c)
+{
+    if (!(c->factor >= 0 && isfinite(c->factor)))
+        return tp_fail(q, TP_E_VALUE, "factor must be positive and finite, not %g", c->factor);
+    if (c->original == 0 ||
+        (c->original > 0 && c->low >= 0 && c->high > c->low && isfinite(c->high)))
+        return TP_OK;
+    return tp_fail(q, TP_E_VALUE,
+                   "original must be positive and high above low, not %lld, %g and %g",
+                   (long long)c->original, c->high, c->low);
+}
+
 static tp_code rotary_shape(tp_infer *q)
 {
     const tp_rotary_cfg *cfg = q->attr;
@@ -39,7 +51,7 @@ static tp_code rotary_shape(tp_infer *q)
     if (!(cfg->base >= 0 && isfinite(cfg->base)))
         return tp_fail(q, TP_E_VALUE, "base must be positive and finite, not %g", cfg->base);
     q->y[0] = *x;
-    return check_positions(q);
+    return check_scaling(q, cfg) == TP_OK ? check_positions(q) : TP_E_VALUE;
 }
 
 #define CFG(...) TP_ATTR(tp_rotary_cfg, .heads = __VA_ARGS__)
@@ -53,6 +65,9 @@ static const tp_gradcase rotary_cases[] = {
       .attr = CFG(1, .offset = 3) },
     { "positions of each", .in = { TP_DIMS(3, 4, 8), TP_DIMS(3, 4) }, .below = { 0, 50 },
       .attr = CFG(2, .base = 500.0, .interleaved = true) },
+    { "slower", .in = { TP_DIMS(2, 5, 12) }, .attr = CFG(2, .factor = 4.0, .offset = 7) },
+    { "slower, by turns", .in = { TP_DIMS(2, 5, 32) },
+      .attr = CFG(1, .factor = 8.0, .low = 1.0, .high = 4.0, .original = 64, .offset = 9) },
     { "packs", .in = { TP_DIMS(2, 3, 96) }, .attr = CFG(2, .size = 32, .offset = 100000) },
     { "packs, interleaved", .in = { TP_DIMS(2, 9, 64) }, .attr = CFG(1, .interleaved = true) },
     { "several ranges", .in = { TP_DIMS(3, 21, 64) }, .attr = CFG(2) },

@@ -53,11 +53,14 @@ static tp_code nll_shape(tp_infer *q)
     if (!tp__same_shape(&want, target))
         return tp_fail(q, TP_E_SHAPE,
                        "target must have the axes of x without the last one, the classes");
-    return row_result(q, 1);
+    const tp_code code = tp__check_class_weights(q, x->dim[x->ndim - 1]);
+    return code == TP_OK ? row_result(q, 1) : code;
 }
 
+/* Of the targets; weights become positive. */
 static void ignore_some(int i, tp_view *v)
 {
+    for (int64_t e = 0; i == 2 && e < v->numel; e++) tp_st(v, e, 0.25 + fabs(tp_ld(v, e)));
     for (int64_t e = 0; i == 1 && e < v->numel; e++)
         if (e % 3 == 1) tp_st(v, e, -1.0 - (double)e);
 }
@@ -71,6 +74,12 @@ static const tp_gradcase nll_cases[] = {
       ATTR(.reduction = TP_SUM) },
     { "each", .in = { TP_DIMS(5, 7), TP_DIMS(5) }, .below = { 0, 7 }, .fill = ignore_some,
       ATTR(.reduction = TP_EACH) },
+    { "weighted mean", .in = { TP_DIMS(2, 3, 5), TP_DIMS(2, 3), TP_DIMS(5) }, .below = { 0, 5 },
+      .fill = ignore_some, ATTR(.reduction = TP_MEAN) },
+    { "weighted, each", .in = { TP_DIMS(40, 50), TP_DIMS(40), TP_DIMS(50) }, .below = { 0, 50 },
+      .fill = ignore_some, ATTR(.reduction = TP_EACH) },
+    { "weighted, of all rows", .in = { TP_DIMS(5, 7), TP_DIMS(5), TP_DIMS(7) }, .below = { 0, 7 },
+      .fill = ignore_some, ATTR(.reduction = TP_MEAN_ALL) },
     { "no rows", .in = { TP_DIMS(0, 7), TP_DIMS(0) }, .below = { 0, 7 },
       ATTR(.reduction = TP_MEAN) },
     { 0 },
@@ -78,14 +87,16 @@ static const tp_gradcase nll_cases[] = {
 
 const tp_op tp_op_nll = {
     .name = "nll",
-    .doc = "-x[target] of log-probabilities x, reduced",
-    .nx = 2,
-    .inputs = "x, target",
+    .doc = "-x[target] of log-probabilities x, weighted, reduced",
+    .nx = 3,
+    .inputs = "x, target, weights",
     .takes = { [1] = TP_INDICES },
+    .optional = 1u << 2,
+    .exact = 1u << 2,
     .ny = 1,
     .attr_size = sizeof(tp__row_loss_attr),
-    .saves = TP_SAVE_X(1),
-    .constant = 1u << 1,
+    .saves = TP_SAVE_X(1) | TP_SAVE_X(2),
+    .constant = 1u << 1 | 1u << 2,
     .shape = nll_shape,
     .forward = TP_KERNELS(nll_fwd),
     .backward = TP_KERNELS(nll_bwd),
@@ -93,9 +104,15 @@ const tp_op tp_op_nll = {
     .cases = nll_cases,
 };
 
+tp_tensor tp_nll_weighted(tp_tape *T, tp_tensor x, tp_tensor target, tp_tensor weights,
+                          tp_reduction r)
+{
+    return tp_apply(T, &tp_op_nll, (&(tp__row_loss_attr){ .reduction = r }), x, target, weights);
+}
+
 tp_tensor tp_nll(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r)
 {
-    return tp_apply(T, &tp_op_nll, (&(tp__row_loss_attr){ .reduction = r }), x, target);
+    return tp_nll_weighted(T, x, target, TP_NONE, r);
 }
 
 /* ---- cosine similarity ---- */

@@ -13,9 +13,6 @@ static tp_code where_shape(tp_infer *q)
     const tp_code code = tp__expect_two(q, 1);
     if (code != TP_OK) return code;
     if (k->numbers && tp__expect_held(q, q->y[0].dtype, k->number) != TP_OK) return TP_E_VALUE;
-    for (int i = 1; i < 3; i++)
-        if (!tp_absent(&q->x[i]) && q->x[i].dtype != q->y[0].dtype)
-            return tp_fail(q, TP_E_DTYPE, "a and b must be of one dtype; convert one with tp_cast");
     return tp__broadcast_inputs(q, names);
 }
 
