@@ -6,10 +6,14 @@
  * consecutive k: bf16 rows of A consist of them and are read in place; other operands are packed, B
  * in panels [pair][64], A in rows [pair]. As in gemm.c, whose blocks these are, the order of the
  * sum over k does not depend on the tile's rows and columns, rows may have arbitrary addresses, and
- * B may be packed beforehand. */
+ * B may be packed beforehand.
+ *
+ * With AMX, gemm_amx.c multiplies a strip of 32 rows by each panel. It reads the same layouts.
+ * Blocks are half as deep, so that a strip stays in L1 beside the panel, and whole steps of 32. */
 #include "tensor/kernel.h"
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
+#include "cpu/kit/amx.h"
 #include "cpu/kit/bf16_lanes.h"
 #include "cpu/kit/gemm.h"
 #include "cpu/kit/real.h"
@@ -24,7 +28,8 @@
 #define MOST    ((int64_t)(TP_GEMM_ROWS / (2 * sizeof(float)))) /* rows of A packed at a time */
 #define PAD     ((int64_t)(TP_GEMM_PAD / sizeof(float)))
 #define LINE    ((int64_t)64)
-#define AHEAD   32 /* rows from the one being packed to the one being prefetched */
+#define AHEAD   32   /* rows from the one being packed to the one being prefetched */
+#define SHARED  2048 /* bytes; 32 rows of A multiples of it apart meet in half of the sets of L1 */
 
 /* bf16: k in the low half, k + 1 in the high one. transpose() moves pairs as floats. */
 typedef uint32_t __attribute__((may_alias)) pair;
@@ -266,12 +271,12 @@ BF16 static void strips(const block *s, int64_t m, float *c)
 
 static int64_t blocks_of(const tp_gemm_tile *t) /* an empty sum has one of depth 0 */
 {
-    return tp__most(tp__ceil_div(t->k, DEPTH), 1);
+    return tp__most(tp__ceil_div(t->k, t->amx ? TP_GEMM_DEPTH : DEPTH), 1);
 }
 
 static int64_t depth_of(const tp_gemm_tile *t)
 {
-    return tp__round_up(tp__ceil_div(t->k, blocks_of(t)), 2);
+    return tp__round_up(tp__ceil_div(t->k, blocks_of(t)), t->amx ? 2 * TILE_PAIRS : 2);
 }
 
 /* Pairs in the panels of a block. */
@@ -301,11 +306,43 @@ static void rows(const tp_gemm_tile *t, block *s, int64_t k, int64_t depth, floa
     }
 }
 
+/* The same by AMX. A is copied if it is not stored in whole steps, or if its rows would not stay in
+ * L1 together. */
+static void rows_amx(const tp_gemm_tile *t, const block *s, int64_t k, int64_t depth, float *c,
+                     pair *room)
+{
+    const int64_t ld = s->pairs + PAD, bytes = t->lda * (int64_t)sizeof(uint16_t);
+    const bool stored =
+        !t->ta && !t->rows && t->a_bf16 && depth % (2 * TILE_PAIRS) == 0 && bytes % SHARED != 0;
+    for (int64_t i = 0; i < t->m; i += TP_GEMM_AMX) {
+        const int64_t m = tp__least(t->m - i, TP_GEMM_AMX);
+        if (!stored) {
+            pack_a(t, i, k, depth, m, room, room + MOST * ld);
+            for (int64_t r = 0; r < m; r++) memset(room + r * ld + s->pairs, 0, PAD * sizeof *room);
+        }
+        tp_amx_product p = { .rows = m,
+                             .pairs = s->pairs,
+                             .a = stored ? along(t->a, true, i * t->lda + k) : room,
+                             .lda = stored ? bytes : ld * (int64_t)sizeof *room,
+                             .ldb = PANEL,
+                             .ldc = t->ldc,
+                             .add = s->add,
+                             .padded = !stored };
+        for (int64_t j = 0; j < s->n; j += PANEL) {
+            p.cols = tp__least(s->n - j, PANEL);
+            p.b = s->b + j * s->pairs;
+            p.c = c + i * t->ldc + j;
+            TP_KERNEL_FN(amx_multiply)(&p);
+        }
+    }
+}
+
 void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t);
 void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t)
 {
     const int64_t blocks = blocks_of(t), even = depth_of(t);
     const pair *panels = t->panels;
+    if (t->amx) TP_KERNEL_FN(amx_begin)();
     for (int64_t j = 0; j < t->n; j += COLS)
         for (int64_t q = 0; q < blocks; q++) {
             const int64_t k = q * even, depth = tp__least(t->k - k, even);
@@ -318,8 +355,12 @@ void TP_KERNEL_FN(gemm_tile_bf16)(const tp_gemm_tile *t)
                         .add = t->add || k > 0 };
             if (!panels) pack_b(t, k, j, depth, n, b, b + size);
             if (panels) panels += size;
-            rows(t, &s, k, depth, (float *)t->c + j, b + size);
+            if (t->amx)
+                rows_amx(t, &s, k, depth, (float *)t->c + j, b + size);
+            else
+                rows(t, &s, k, depth, (float *)t->c + j, b + size);
         }
+    if (t->amx) TP_KERNEL_FN(amx_end)();
 }
 
 /* Returns the 64 pairs of rows k and k + 1 of B and columns from j on, multiples of 2 and of 64, in

@@ -2,11 +2,12 @@
  *
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
- * The thread that computed a tile of the product applies bias and activation to it while it is in
- * cache. Tensors in bf16 are read and written as bf16; computation between products is in f32.
- * Hidden output: act'(Z) for the GELUs and SiLU, a by-product of act(Z); one byte per element
- * (Z > 0) for ReLU; none otherwise. */
+ * The thread that computed a tile of the product applies bias, activation and dropout to it while
+ * it is in cache. Tensors in bf16 are read and written as bf16; computation between products is in
+ * f32. Hidden output: act'(Z), a by-product of act(Z); for ReLU one byte per element, Z > 0;
+ * without an activation none. It contains the factors of the dropout, so backward draws nothing. */
 #include "cpu/kit/activation.h"
+#include "cpu/kit/philox_words.h"
 #include "cpu/kit/product.h"
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
@@ -19,24 +20,58 @@ static tp_act act_of(const tp_call *c)
     return ((const tp__linear_attr *)c->attr)->act;
 }
 
-/* Bias and activation of n elements z, from element `at` of Z on. The GELUs and SiLU replace Z by
- * their slopes. */
+static tp_keeper keeper_of(const tp_call *c)
+{
+    return tp__keeper(c, ((const tp__linear_attr *)c->attr)->dropout);
+}
+
+/* Drops n values of act(Z), from element `at` on, and the same of what backward reads: slopes or,
+ * for ReLU, bytes. Selects: 0 times infinity would be NaN. A tile of OpenBLAS's products, on
+ * processors without ours, is as wide as Z. */
+static void drop_row(const tp_keeper *k, int64_t at, int64_t n, real *y, real *slope,
+                     uint8_t *positive)
+{
+    for (; n > 0; at += ROOM, n -= ROOM) {
+        const int64_t m = n < ROOM ? n : ROOM;
+        real factor[ROOM];
+        tp__draw_keep(k, at, m, 1, factor);
+        for (int64_t i = 0; i < m; i++) y[i] = factor[i] > 0 ? y[i] * factor[i] : 0;
+        for (int64_t i = 0; slope && i < m; i++)
+            slope[i] = factor[i] > 0 ? slope[i] * factor[i] : 0;
+        for (int64_t i = 0; positive && i < m; i++) positive[i] = positive[i] && factor[i] > 0;
+        y += ROOM;
+        if (slope) slope += ROOM;
+        if (positive) positive += ROOM;
+    }
+}
+
+/* Bias, activation and dropout of n elements z, from element `at` of Z on. Activations other than
+ * ReLU replace Z by their slopes. */
 static void finish_row(const tp_call *c, real *z, const real *b, int64_t at, int64_t n)
 {
     const tp_act act = act_of(c);
+    const tp_keeper k = keeper_of(c);
     real room[ROOM], *y = row_at(&c->y[0], c->y[0].data, at, room);
     for (int64_t i = 0; b && i < n; i++) z[i] += b[i];
     if (act == TP_ACT_RELU) {
         uint8_t *positive = (uint8_t *)c->y[1].data + at;
         for (int64_t i = 0; i < n; i++) positive[i] = z[i] > 0;
         for (int64_t i = 0; i < n; i++) z[i] = relu_value(z[i]);
+        if (k.below) drop_row(&k, at, n, z, NULL, positive);
     } else if (act == TP_ACT_GELU) {
         for (int64_t i = 0; i < n; i++) y[i] = gelu_both(z[i], &z[i]);
     } else if (act == TP_ACT_QUICK_GELU) {
         for (int64_t i = 0; i < n; i++) y[i] = quick_gelu_both(z[i], &z[i]);
     } else if (act == TP_ACT_SILU) {
         for (int64_t i = 0; i < n; i++) y[i] = silu_both(z[i], &z[i]);
+    } else if (act == TP_ACT_GELU_TANH) {
+        for (int64_t i = 0; i < n; i++) y[i] = gelu_tanh_both(z[i], &z[i]);
+    } else if (act == TP_ACT_TANH) {
+        for (int64_t i = 0; i < n; i++) y[i] = tanh_both(z[i], &z[i]);
+    } else if (act == TP_ACT_SIGMOID) {
+        for (int64_t i = 0; i < n; i++) y[i] = sigmoid_both(z[i], &z[i]);
     }
+    if (tp__keeps_slope(act) && k.below) drop_row(&k, at, n, y, z, NULL);
     if (tp__keeps_slope(act)) put_row(&c->y[0], c->y[0].data, at, n, y);
 }
 
@@ -114,12 +149,17 @@ static const real *dz_row(const tp_call *c, int64_t at, int64_t n, real *room)
     const real *dy = read_row(&c->dy[0], c->dy[0].data, at, n, room);
     if (act_of(c) == TP_ACT_NONE) return dy;
     real *dz = row_at(&c->dy[0], dz_of(c), at, room);
+    const tp_keeper k = keeper_of(c);
     if (act_of(c) == TP_ACT_RELU) {
         const uint8_t *positive = (const uint8_t *)c->y[1].data + at;
-        for (int64_t i = 0; i < n; i++) dz[i] = positive[i] ? dy[i] : 0;
+        const real scale = k.below ? k.scale : 1;
+        for (int64_t i = 0; i < n; i++) dz[i] = positive[i] ? dy[i] * scale : 0;
     } else {
         const real *slope = read_row(&c->y[1], c->y[1].data, at, n, other);
-        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * slope[i];
+        if (k.below) /* slopes of dropped elements are 0 */
+            for (int64_t i = 0; i < n; i++) dz[i] = slope[i] != 0 ? dy[i] * slope[i] : 0;
+        else
+            for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * slope[i];
     }
     put_row(&c->dy[0], dz_of(c), at, n, dz);
     return dz;

@@ -159,6 +159,52 @@ static tp_code lion_step(const tp_call *c)
     return TP_OK;
 }
 
+static void schedulefree_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
+                               int64_t n)
+{
+    const tp_optim_attr *a = c->attr;
+    const double beta2 = a->k[TP_FREE_BETA2], rest = 1.0 - a->k[TP_FREE_C];
+    const double beta1 = a->k[TP_FREE_BETA1];
+    const real scale = (real)a->scale, eps = (real)a->k[TP_FREE_EPS],
+               toward = (real)a->k[TP_FREE_C];
+    const real b2 = (real)beta2, c2 = (real)(1.0 - beta2), root = (real)s->root;
+    const real decay = (real)s->after, keep = (real)rest, back = (real)(s->rate * beta1);
+    const real rate = (real)(s->rate * (1.0 - beta1 * rest));
+    const real *restrict g = tp__gradient(s, at);
+    real *restrict p = (real *)c->y[0].data + at;
+    real *restrict e = tp__state(c, s, 0, at), *restrict v = tp__state(c, s, 1, at);
+    (void)block;
+    for (int64_t i = 0; i < n; i++) {
+        const real d = scale * g[i];
+        v[i] = b2 * v[i] + c2 * d * d;
+        const real q = d / (root * r_sqrt(v[i]) + eps) + decay * p[i];
+        p[i] += toward * e[i] - rate * q;
+        e[i] = keep * (e[i] - back * q);
+    }
+}
+
+static tp_code schedulefree_step(const tp_call *c)
+{
+    tp__for_blocks(c, schedulefree_block);
+    return TP_OK;
+}
+
+static void average_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
+                          int64_t n)
+{
+    const double beta1 = ((const tp_optim_attr *)c->attr)->k[TP_FREE_BETA1];
+    const real k = (real)((1.0 - beta1) / beta1), *restrict e = tp__state(c, s, 0, at);
+    real *restrict p = (real *)c->y[0].data + at;
+    (void)block;
+    for (int64_t i = 0; i < n; i++) p[i] -= k * e[i];
+}
+
+static tp_code schedulefree_average(const tp_call *c)
+{
+    tp__for_blocks(c, average_block);
+    return TP_OK;
+}
+
 static void squares_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
                           int64_t n)
 {
@@ -240,6 +286,8 @@ TP_CPU_KERNEL(adam_step)
 TP_CPU_KERNEL(rmsprop_step)
 TP_CPU_KERNEL(adagrad_step)
 TP_CPU_KERNEL(lion_step)
+TP_CPU_KERNEL(schedulefree_step)
+TP_CPU_KERNEL(schedulefree_average)
 TP_CPU_KERNEL(grad_squares)
 TP_CPU_KERNEL(grad_root)
 TP_CPU_KERNEL(grad_clip)

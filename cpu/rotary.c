@@ -121,8 +121,11 @@ static tp_code run(const tp_call *c)
     const tp_rotary_plan g = tp__rotary_plan(c->x, c->attr);
     double *freq = c->work;
     if (g.dim == 0) return TP_OK;
-    for (int64_t i = 0; i < g.pairs; i++)
-        freq[i] = unit() * pow(g.base, -(double)i / (double)g.pairs);
+    const tp_rotary_scaling s = tp__rotary_scaling(c->attr);
+    for (int64_t i = 0; i < g.pairs; i++) {
+        const double angle = pow(g.base, -(double)i / (double)g.pairs);
+        freq[i] = unit() * angle * tp__rotary_slower(s, angle * 0.15915494309189534);
+    }
     tp__for_threads(c, g.batch * g.queries, 1 + GRAIN / (g.heads * g.dim), rotate_range);
     return TP_OK;
 }

@@ -1,6 +1,6 @@
 /* row_loss.c - losses and similarities of rows of n elements.
  *
- *     nll      -x_t
+ *     nll      -w_t x_t, with the weights w of classes, if given
  *     cosine   c = a.b r_a r_b, r = 1 / max(norm, eps)       da = r_a r_b b - c r_a^2 a
  *     triplet  max(0, margin + d(x,p) - d(x,n))              d(a,b) = |u|_p, u = a - b + 1e-6,
  *                                                            dd/du = sign(u) (|u| / d)^(p-1)
@@ -72,22 +72,30 @@ static int64_t grain(int64_t n)
 
 /* ---- negative log-likelihood ---- */
 
+static real weight_of(const tp_call *c, int64_t t)
+{
+    return tp_absent(&c->x[2]) ? RC(1.0) : ((const real *)c->x[2].data)[t];
+}
+
 static void nll_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t V = c->x[0].dim[c->x[0].ndim - 1];
     const real *x = c->x[0].data;
     for (int64_t r = begin; r < end; r++) {
         const int64_t t = tp__index(&c->x[1], r);
-        put_loss(c, r, t < 0 ? 0 : -x[r * V + t]);
+        put_loss(c, r, t < 0 ? 0 : -x[r * V + t] * weight_of(c, t));
     }
 }
 
 static double nll_divisor(const tp_call *c)
 {
-    int64_t n = 0;
+    double n = 0;
     if (attr_of(c)->reduction != TP_MEAN) return divisor(c, c->x[1].numel);
-    for (int64_t r = 0; r < c->x[1].numel; r++) n += tp__index(&c->x[1], r) >= 0;
-    return n > 0 ? (double)n : 1.0;
+    for (int64_t r = 0; r < c->x[1].numel; r++) {
+        const int64_t t = tp__index(&c->x[1], r);
+        if (t >= 0) n += (double)weight_of(c, t);
+    }
+    return n != 0.0 ? n : 1.0;
 }
 
 static tp_code nll_fwd(const tp_call *c)
@@ -111,7 +119,7 @@ static void nll_grad_rows(const tp_call *c, int64_t begin, int64_t end)
     for (int64_t r = begin; r < end; r++) {
         const int64_t t = tp__index(&c->x[1], r);
         memset(dx + r * V, 0, (size_t)V * sizeof(real));
-        if (t >= 0) dx[r * V + t] = -slope_of(c, r, *(const double *)c->work);
+        if (t >= 0) dx[r * V + t] = -slope_of(c, r, *(const double *)c->work) * weight_of(c, t);
     }
 }
 

@@ -30,6 +30,34 @@ static stats stats_of(int64_t n, const real *x, real eps, bool centre)
     return (stats){ (real)d.mean, (real)(1 / hypot(d.root, sqrt((double)eps))) };
 }
 
+/* The rows of x, then those of v, as one numbering; v may be absent. */
+typedef struct rows {
+    real *at[2];
+    int64_t first, count, n; /* rows of x and of both, elements of a row */
+} rows;
+
+/* Of two views; v: 0 if there is one. */
+static rows rows_of(const tp_call *c, const tp_view *of, int x, int v)
+{
+    const tp_view *shape = &c->x[ROWNORM_X];
+    const int64_t n = shape->dim[shape->ndim - 1], count = c->y[c->ny - 1].numel / 2;
+    const int64_t first = v ? shape->numel / (n ? n : 1) : count;
+    return (rows){ { of[x].data, v ? of[v].data : NULL }, first, count, n };
+}
+
+/* v among the inputs, or 0. */
+static int second(const tp_call *c)
+{
+    return c->nx > ROWNORM_V ? ROWNORM_V : 0;
+}
+
+/* NULL if its tensor is absent. */
+static real *row_of(const rows *x, int64_t r)
+{
+    real *at = x->at[r >= x->first];
+    return at ? at + (r < x->first ? r : r - x->first) * x->n : NULL;
+}
+
 /* One pass with both parameters, as usual in layer norm. */
 static void rownorm_row(int64_t n, const real *x, stats t, const real *w, const real *b, real *y)
 {
@@ -47,14 +75,14 @@ static void rownorm_row(int64_t n, const real *x, stats t, const real *w, const 
 static void rownorm_rows(const tp_call *c, int64_t begin, int64_t end)
 {
     const tp__rownorm_attr *at = c->attr;
-    const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
-    const real *w = c->x[1].data, *b = c->nx > 2 ? c->x[2].data : NULL;
+    const rows from = rows_of(c, c->x, ROWNORM_X, second(c));
+    const rows to = rows_of(c, c->y, 0, c->ny > 2);
+    const real *w = c->x[ROWNORM_W].data, *b = c->nx > ROWNORM_B ? c->x[ROWNORM_B].data : NULL;
     for (int64_t r = begin; r < end; r++) {
-        const real *x = (const real *)c->x[0].data + r * n;
-        real *y = (real *)c->y[0].data + r * n;
-        const stats t = stats_of(n, x, (real)at->eps, at->centre);
-        rownorm_row(n, x, t, w, b, y);
-        ((stats *)c->y[1].data)[r] = t;
+        const real *x = row_of(&from, r);
+        const stats t = stats_of(from.n, x, (real)at->eps, at->centre);
+        rownorm_row(from.n, x, t, w, b, row_of(&to, r));
+        ((stats *)c->y[c->ny - 1].data)[r] = t;
     }
 }
 
@@ -62,7 +90,7 @@ static void rownorm_rows(const tp_call *c, int64_t begin, int64_t end)
 static tp_code rownorm_fwd(const tp_call *c)
 {
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
-    tp__for(c, c->y[1].numel / 2, 16384 / (n + 1), rownorm_rows);
+    tp__for(c, c->y[c->ny - 1].numel / 2, 16384 / (n + 1), rownorm_rows);
     return TP_OK;
 }
 
@@ -130,26 +158,28 @@ static bool wants_params(const tp_call *c)
 static void rownorm_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const bool centre = ((const tp__rownorm_attr *)c->attr)->centre, params = wants_params(c);
-    const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
-    const int64_t rows = c->y[1].numel / 2, size = tp__block_rows(rows);
+    const rows from = rows_of(c, c->x, ROWNORM_X, second(c));
+    const rows grad = rows_of(c, c->dy, 0, c->ny > 2);
+    const rows to = rows_of(c, c->dx, ROWNORM_X, second(c));
+    const int64_t n = from.n, size = tp__block_rows(from.count);
     for (int64_t k = begin; k < end; k++) {
         real *part = (real *)c->work + (params ? k * 2 * n : 0);
         if (params) memset(part, 0, (size_t)(2 * n) * sizeof *part);
-        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++) {
-            const real *x = (const real *)c->x[0].data + r * n;
-            const real *dy = (const real *)c->dy[0].data + r * n;
-            const stats t = ((const stats *)c->y[1].data)[r];
+        for (int64_t r = k * size; r < from.count && r < (k + 1) * size; r++) {
+            const real *x = row_of(&from, r), *dy = row_of(&grad, r);
+            const bool add = c->add >> (r < from.first ? ROWNORM_X : ROWNORM_V) & 1u;
+            const stats t = ((const stats *)c->y[c->ny - 1].data)[r];
+            real *dx = row_of(&to, r);
             if (params) rownorm_dw_db(n, x, dy, t, part, part + n);
-            if (c->dx[0].data)
-                rownorm_dx(n, x, c->x[1].data, dy, t, centre, c->add & 1u,
-                           (real *)c->dx[0].data + r * n);
+            if (dx) rownorm_dx(n, x, c->x[ROWNORM_W].data, dy, t, centre, add, dx);
         }
     }
 }
 
 static tp_code rownorm_bwd(const tp_call *c)
 {
-    const int64_t n = c->x[0].dim[c->x[0].ndim - 1], blocks = tp__row_blocks(c->y[1].numel / 2);
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
+    const int64_t blocks = tp__row_blocks(c->y[c->ny - 1].numel / 2);
     const real *part = c->work;
     tp__for(c, blocks, 1, rownorm_blocks);
     if (c->dx[1].data) tp__add_blocks(c->dx[1].data, c->add >> 1 & 1u, n, part, blocks, 2 * n);
@@ -161,7 +191,8 @@ static tp_code rownorm_bwd(const tp_call *c)
 static size_t rownorm_work(const tp_call *c)
 {
     const bool params = !tp_absent(&c->x[1]) || (c->nx > 2 && !tp_absent(&c->x[2]));
-    const int64_t n = c->x[0].dim[c->x[0].ndim - 1], blocks = tp__row_blocks(c->y[1].dim[0]);
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
+    const int64_t blocks = tp__row_blocks(c->y[c->ny - 1].dim[0]);
     return tp_is_backward(c) && params ? (size_t)(blocks * 2 * n) * sizeof(real) : 0;
 }
 

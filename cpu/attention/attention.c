@@ -85,6 +85,7 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
     const attn *a = ctx;
     const tp_attn *g = &a->g;
     const int64_t tasks = head_tasks(a), queries = task_queries(a);
+    pairs_begin(a->pairs);
     for (int64_t x = begin; x < end; x++) {
         const int64_t head = x / tasks, i = (tasks - 1 - x % tasks) * queries; /* longest first */
         tile t = {
@@ -96,6 +97,7 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
         };
         forward_queries(a, &t, i, g->queries - i < queries ? g->queries : i + queries);
     }
+    pairs_end(a->pairs);
 }
 
 /* Copies dO and sets delta = rowsum(dO * O); clears the gradients of the queries. */
@@ -210,6 +212,7 @@ static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thre
     const attn *a = ctx;
     const tp_attn *g = &a->g;
     const int64_t kv_heads = g->heads / g->group;
+    pairs_begin(a->pairs);
     for (int64_t x = begin; x < end; x++) {
         const int64_t group = x / a->cut.nk, J = x % a->cut.nk;
         const int64_t I = (a->phase - J + a->cut.phases) % a->cut.phases;
@@ -226,6 +229,7 @@ static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thre
             if (a->dslopes) a->dslopes[(first * g->heads + h) * a->cut.nk + J] += t.dslope;
         }
     }
+    pairs_end(a->pairs);
 }
 
 /* The setup shared by both ops. */
@@ -234,7 +238,8 @@ static attn prepare(const tp_call *c, bool positions)
     const tp_attn_cfg *cfg = c->attr;
     const tp_attn g = tp__attn(c->x, cfg, positions);
     const tp_attn_cut cut = tp__attn_cut(&g, tp_is_backward(c));
-    const bool drop = c->train && cfg->dropout > 0, pairs = !positions && pairs_suit(c, g.dim);
+    const bool drop = c->train && cfg->dropout > 0;
+    const int pairs = positions ? 0 : pairs_suit(c, g.dim);
     attn a = {
         .g = g,
         .cut = cut,

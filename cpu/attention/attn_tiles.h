@@ -144,7 +144,7 @@ typedef struct attn {
     tp_attn_scratch at;
     tp_rng rng;
     uint32_t drop_below; /* 0: no dropout */
-    bool pairs;          /* products in bf16: pairs.h */
+    int pairs;           /* products in bf16: pairs.h */
     int64_t step;        /* tiles begin at multiples of it in packed keys; 1: not packed */
     /* Of queries and their gradients; with pairs, of logits and theirs: keeps bf16 exact. */
     real scale;
@@ -283,7 +283,7 @@ static inline void times_keys(const attn *a, const tile *t, const real *rows, co
                                       .ldb = a->at.ld,
                                       .c = to,
                                       .ldc = ld },
-                       0);
+                       a->pairs);
         return;
     }
     multiply(&(tp_gemm_tile){
@@ -305,7 +305,7 @@ static inline void add_values(const attn *a, const tile *t, const real *x, real 
                                       .ldb = pad,
                                       .c = to,
                                       .ldc = pad },
-                       LS_ADD);
+                       LS_ADD | a->pairs);
         return;
     }
     multiply(&(tp_gemm_tile){ false, false, true, t->m, d, t->n, t->s, x + key_at(a, t, t->j), to,
@@ -341,7 +341,7 @@ static inline void add_gradients(const attn *a, const tile *t, real *s, int64_t 
     p.depth = pairs_of(t->m);
     p.lda = 2 * ld;
     p.b = zipped(a, x, t->m);
-    pairs_multiply(&p, LS_ADD | LS_TRANSPOSED);
+    pairs_multiply(&p, LS_ADD | LS_TRANSPOSED | a->pairs);
 #endif
 }
 

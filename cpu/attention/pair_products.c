@@ -3,11 +3,12 @@
  *
  * Blocks of c, 6 rows by 4 vectors or 12 by 2, are summed over all pairs. The columns are the outer
  * loop, so that a panel of b stays in L1 while short sums pass over the rows of a. Both operands
- * are read in place. */
+ * are read in place. gemm_amx.c does the same by the tiles of AMX. */
 #include "tensor/kernel.h"
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
 #include "cpu/attention/pairs.h"
+#include "cpu/kit/amx.h"
 #include "cpu/kit/bf16_lanes.h"
 
 #define VECTORS 4
@@ -109,9 +110,29 @@ BF16 TP_INLINE void multiply(const ls_product *p, int how)
         columns(p, j, 12, 1, how);
 }
 
+static void multiply_tiles(const ls_product *p, int how)
+{
+    const tp_amx_product tiles = { .rows = p->rows,
+                                   .cols = p->cols,
+                                   .pairs = p->depth,
+                                   .a = p->a,
+                                   .lda = p->lda * (int64_t)sizeof *p->a,
+                                   .b = (const void *)p->b,
+                                   .ldb = p->ldb,
+                                   .c = p->c,
+                                   .ldc = p->ldc,
+                                   .add = how & LS_ADD,
+                                   .turned = how & LS_TRANSPOSED };
+    TP_KERNEL_FN(amx_multiply)(&tiles);
+}
+
 BF16 void pairs_multiply(const ls_product *p, int how)
 {
-    switch (how) {
+    if (how & PAIRS_AMX) {
+        multiply_tiles(p, how);
+        return;
+    }
+    switch (how & (LS_ADD | LS_TRANSPOSED)) {
     case 0: multiply(p, 0); break;
     case LS_ADD: multiply(p, LS_ADD); break;
     case LS_TRANSPOSED: multiply(p, LS_TRANSPOSED); break;

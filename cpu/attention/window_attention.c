@@ -61,6 +61,7 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
 {
     const win *a = ctx;
     const tp_window *g = &a->g;
+    pairs_begin(a->pairs);
     for (int64_t task = begin; task < end; task++) {
         const int64_t cy = task % g->chunks[0], strip = task / g->chunks[0];
         const int64_t head = strip / g->strips, first = strip % g->strips * g->strip;
@@ -76,6 +77,7 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
                 forward_piece(&t, i, tp__least(a->at.m, queries - i));
         }
     }
+    pairs_end(a->pairs);
 }
 
 static win prepare(const tp_call *c)
@@ -192,7 +194,7 @@ static void gradient_rows(const win_chunk *t, int64_t i, int64_t m)
 static inline void add_product_t(const win_chunk *t, const ls_product *p)
 {
     if (t->a->pairs)
-        pairs_multiply(p, LS_ADD | LS_TRANSPOSED);
+        pairs_multiply(p, LS_ADD | LS_TRANSPOSED | t->a->pairs);
     else
         ls_add_t(p);
 }
@@ -306,6 +308,7 @@ static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thre
 {
     const win *a = ctx;
     const tp_window *g = &a->g;
+    pairs_begin(a->pairs);
     for (int64_t task = begin; task < end; task++) {
         const int64_t head = task / g->stripes, stripe = task % g->stripes;
         if (tp__window_phase(g, stripe) != a->phase) continue;
@@ -326,6 +329,7 @@ static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thre
         store_extra(&t, dk, t.partial);
         store_extra(&t, dv, t.partial + g->extra * g->dim);
     }
+    pairs_end(a->pairs);
 }
 
 /* Adds the stripes' sums of low and global rows of one head of one batch row. */

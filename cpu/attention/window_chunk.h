@@ -106,7 +106,7 @@ typedef struct win {
     const tp_call *c;
     tp_window g;
     tp_window_scratch at;
-    bool pairs; /* products in bf16: pairs.h */
+    int pairs; /* products in bf16: pairs.h */
     /* Of queries and their gradients; with pairs, of logits and theirs: keeps bf16 exact. */
     real scale;
     tp_keeper drop;

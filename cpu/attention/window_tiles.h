@@ -256,7 +256,7 @@ static bool begin_strip(win_chunk *t, int64_t cy, int64_t cx)
 static inline void set_product(const win_chunk *t, const ls_product *p)
 {
     if (t->a->pairs)
-        pairs_multiply(p, 0);
+        pairs_multiply(p, t->a->pairs);
     else
         ls_set(p);
 }
@@ -264,7 +264,7 @@ static inline void set_product(const win_chunk *t, const ls_product *p)
 static inline void add_product(const win_chunk *t, const ls_product *p)
 {
     if (t->a->pairs)
-        pairs_multiply(p, LS_ADD);
+        pairs_multiply(p, LS_ADD | t->a->pairs);
     else
         ls_add(p);
 }

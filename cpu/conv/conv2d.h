@@ -46,6 +46,7 @@ enum {
 typedef struct tp__conv2d_types {
     tp_dtype dtype; /* of products: TP_F32, TP_F64, TP_BF16 */
     bool widens;    /* from bf16 to f32 */
+    bool amx;       /* products of bf16 by its tiles */
 } tp__conv2d_types;
 
 /* Bytes of a gathered element; below, of a summed one. */
@@ -272,7 +273,7 @@ static inline int64_t grain_of(double work)
 static inline tp__conv2d_types types_of(const tp_call *c)
 {
     const bool bf16 = stored_dtype(c) == TP_BF16, has = bf16 && tp__gemm_has_bf16(c->dev);
-    return (tp__conv2d_types){ has ? TP_BF16 : REAL, bf16 && !has };
+    return (tp__conv2d_types){ has ? TP_BF16 : REAL, bf16 && !has, has && c->dev->amx };
 }
 
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
@@ -286,6 +287,7 @@ static inline void multiply_in(tp__conv2d_types y, tp_gemm_tile *t)
 #if defined(__AVX512BW__) && !defined(TP_BASELINE) && TP_REAL == 32
     if (y.dtype == TP_BF16) {
         t->a_bf16 = t->b_bf16 = true;
+        t->amx = y.amx;
         TP_KERNEL_FN(gemm_tile_bf16)(t);
         return;
     }

@@ -26,6 +26,7 @@ static inline void pack(tp__conv2d_types y, tp_gemm_tile *t, void *to)
 #if defined(__AVX512BW__) && TP_REAL == 32
     if (y.dtype == TP_BF16) {
         t->b_bf16 = true;
+        t->amx = y.amx;
         TP_KERNEL_FN(gemm_pack_bf16)(t, to);
         return;
     }
@@ -303,7 +304,8 @@ static place place_of(const pass_job *s, int64_t group, int64_t j, int64_t b, in
     const int64_t row = tap / p->axis[1].taps, first = row / s->t.lines * s->t.lines;
     const int64_t lines = tp__least(p->axis[0].taps - first, s->t.lines), at = j * s->t.width;
     const tp_gemm_tile t = { .n = tp__least(p->to - at, s->t.width),
-                             .k = lines * p->axis[1].taps * p->from };
+                             .k = lines * p->axis[1].taps * p->from,
+                             .amx = s->types.amx };
     return (place){ t, panels_at(s, group, at, first),
                     b, (tap - first * p->axis[1].taps) * p->from + a,
                     0, NULL };

@@ -31,6 +31,24 @@ TP_INLINE real silu_both(real x, real *slope)
     return silu_value(x);
 }
 
+TP_INLINE real gelu_tanh_both(real x, real *slope)
+{
+    *slope = gelu_tanh_slope(x);
+    return gelu_tanh_value(x);
+}
+
+TP_INLINE real tanh_both(real x, real *slope)
+{
+    *slope = tanh_slope(x);
+    return r_tanh(x);
+}
+
+TP_INLINE real sigmoid_both(real x, real *slope)
+{
+    *slope = sigmoid_slope(x);
+    return logistic(x);
+}
+
 TP_INLINE real gelu_value(real x)
 {
     real slope;

@@ -10,7 +10,8 @@
 
 enum {
     TP_GEMM_STRIP = 6,   /* rows summed at a time */
-    TP_GEMM_DEPTH = 384, /* k of a block: longer sums accumulate in C; twice that in bf16 */
+    TP_GEMM_AMX = 32,    /* by AMX: two tiles of 16 */
+    TP_GEMM_DEPTH = 384, /* k of a block: longer sums accumulate in C; vdpbf16ps: twice that */
     TP_GEMM_COLS = 1024, /* bytes of a row of a block of B; its 384 KB stay in L2 */
     TP_GEMM_TILE = 516,  /* most rows of a thread's tile: whole strips */
     TP_GEMM_WIDE = 256,  /* k of a block of bf16 numbers widened to f32 */
@@ -31,6 +32,7 @@ typedef struct tp_gemm_tile {
     const void *panels;  /* or NULL; B already packed, instead of b */
     void *work;          /* tp__gemm_scratch bytes, 64-byte aligned */
     bool a_bf16, b_bf16; /* gemm_bf16.c only: A, B are stored as bf16 */
+    bool amx;            /* gemm_bf16.c only: multiplies by the tiles of AMX */
 } tp_gemm_tile;
 
 /* Most elements in the panels of a B with k rows and n columns. */

@@ -81,6 +81,7 @@ typedef struct gemm_job {
     tp_gemm g;
     tile_kernel kernel;
     bool rounds, widens;                      /* C is bf16; bf16 operands become f32 blocks */
+    bool amx;                                 /* tiles of AMX */
     int64_t size;                             /* of tp__gemm_scratch */
     size_t scratch;                           /* bytes of a thread */
     int64_t sums, products;                   /* products added into one C; separate ones */
@@ -95,13 +96,14 @@ static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
     const int64_t size = (int64_t)tp_dtype_size(g->dtype == TP_F64 ? TP_F64 : TP_F32);
     const int64_t panel = TP_GEMM_PANEL / size;
     const int64_t panels = tp__ceil_div(g->n, panel), most = tp__most(g->m / OWN_MIN_ROWS, 1);
+    const int64_t strip = s->amx ? TP_GEMM_AMX : TP_GEMM_STRIP, rows = OWN_ROWS / strip * strip;
     const int64_t blocks = tp__most(tp__ceil_div(g->n, TP_GEMM_COLS / size),
                                     tp__ceil_div(tp__least(want, threads), most));
     s->tile_n = tp__ceil_div(panels, tp__least(blocks, panels)) * panel;
     const int64_t across = tp__ceil_div(g->n, s->tile_n);
-    int64_t tiles = tp__most(tp__ceil_div(want, across), tp__ceil_div(g->m, OWN_ROWS));
+    int64_t tiles = tp__most(tp__ceil_div(want, across), tp__ceil_div(g->m, rows));
     while (tiles < most && tiles * across * s->products % threads != 0) tiles++;
-    s->tile_m = tp__round_up(tp__ceil_div(g->m, tp__least(tiles, most)), TP_GEMM_STRIP);
+    s->tile_m = tp__round_up(tp__ceil_div(g->m, tp__least(tiles, most)), strip);
 }
 
 /* Splits rows first, and columns only if there are too few tiles. */
@@ -122,6 +124,7 @@ static gemm_job split(const tp_device *D, const tp_gemm *g)
     gemm_job s = { .D = D, .g = *g, .kernel = kernel_for(D, g), .sums = 1, .products = g->batch };
     s.rounds = g->dtype == TP_BF16 && g->c_dtype == TP_BF16;
     s.widens = g->dtype == TP_BF16 && !tp__gemm_has_bf16(D);
+    s.amx = g->dtype == TP_BF16 && D->amx;
     g = &s.g;
     if (g->step_c == 0) {
         s.products = 1;
@@ -191,6 +194,7 @@ static void gemm_tiles(const void *ctx, int64_t begin, int64_t end, int thread)
     tp_gemm_tile t = { .ta = g->ta,
                        .a_bf16 = g->dtype == TP_BF16,
                        .b_bf16 = g->dtype == TP_BF16,
+                       .amx = s->amx,
                        .tb = g->tb,
                        .k = g->k,
                        .lda = g->lda,
