@@ -10,12 +10,20 @@
 #include "tensor/geometry/factored.h"
 
 struct adafactor {
+    const tp_optim_attr *a; /* on the device, as for all optimisers */
     float *p, *row, *col, *v;
     tp_factored_work w;
+};
+
+struct constants {
     double squares; /* factor on the squares of gradients */
     float scale, eps1;
-    double k[TP_OPTIM_OPTIONS];
 };
+
+static __device__ inline constants constants_of(const adafactor &f)
+{
+    return { f.a->scale * f.a->scale, (float)f.a->scale, (float)f.a->k[TP_ADAFACTOR_EPS1] };
+}
 
 static __device__ inline void move(float *average, double weight, double mean)
 {
@@ -37,13 +45,14 @@ static __device__ void sum_slab(const adafactor &f, const tp_segment &s, int64_t
     const float *g = static_cast<const float *>(s.grad) + (matrix * R + first) * C;
     float *row = f.row + s.own[0] + matrix * R + first, *col = f.col + s.own[1] + matrix * C;
     double *sums = slabs > 1 ? f.w.col + tp__slab_sums(&s, matrix, slab) : NULL;
+    const double by = constants_of(f).squares;
     const int lane = threadIdx.x % 32;
 
     for (int64_t i = threadIdx.x / 32; i < rows; i += blockDim.x / 32) {
         double sum = 0.0;
         for (int64_t j = lane; j < C; j += 32) sum += square_of(g[i * C + j]);
         sum = tp_warp<tp_sum_of>(sum);
-        if (lane == 0) move(row + i, s.root, f.squares * sum / (double)C);
+        if (lane == 0) move(row + i, s.root, by * sum / (double)C);
     }
     for (int64_t j = threadIdx.x; j < C; j += blockDim.x) {
         double sum = 0.0;
@@ -51,7 +60,7 @@ static __device__ void sum_slab(const adafactor &f, const tp_segment &s, int64_t
         if (slabs > 1)
             sums[j] = sum;
         else
-            move(col + j, s.root, f.squares * sum / (double)R);
+            move(col + j, s.root, by * sum / (double)R);
     }
 }
 
@@ -73,7 +82,7 @@ static __device__ inline void finish_column(const adafactor &f, const tp_segment
     const double *at = f.w.col + tp__slab_sums(&s, i / s.cols, 0) + i % s.cols;
     double sum = 0.0;
     for (int64_t k = 0; k < slabs; k++) sum += at[k * s.cols];
-    move(f.col + s.own[1] + i, s.root, f.squares * sum / (double)s.rows);
+    move(f.col + s.own[1] + i, s.root, constants_of(f).squares * sum / (double)s.rows);
 }
 
 /* All threads of the block must call it. */
@@ -82,7 +91,8 @@ static __device__ inline void finish_rows(const adafactor &f, const tp_segment &
     const int64_t at = s.own[0] + matrix * s.rows;
     double sum = 0.0;
     for (int64_t i = threadIdx.x; i < s.rows; i += blockDim.x) sum += (double)f.row[at + i];
-    const double mean = tp_block<tp_sum_of>(sum) / (double)s.rows, least = f.k[TP_ADAFACTOR_EPS1];
+    const double mean = tp_block<tp_sum_of>(sum) / (double)s.rows;
+    const double least = f.a->k[TP_ADAFACTOR_EPS1];
     const double by = 1.0 / (mean < least ? least : mean);
     for (int64_t i = threadIdx.x; i < s.rows; i += blockDim.x)
         f.w.row[at + i] = by * (double)f.row[at + i];
@@ -105,8 +115,8 @@ __global__ void __launch_bounds__(TP_THREADS) finish_kernel(tp_segments all, ada
 /* ---- the update ---- */
 
 /* The update of element i of the segment for gradient g; keeps NaN. */
-static __device__ inline float update_of(const adafactor &f, const tp_segment &s, int64_t i,
-                                         float g)
+static __device__ inline float update_of(const adafactor &f, constants k, const tp_segment &s,
+                                         int64_t i, float g)
 {
     float square;
     if (tp__is_factored(&s)) {
@@ -117,11 +127,12 @@ static __device__ inline float update_of(const adafactor &f, const tp_segment &s
         square = f.v[s.own[2] + i];
     }
     const float root = sqrtf(square);
-    return f.scale * g / (root < f.eps1 ? f.eps1 : root);
+    return k.scale * g / (root < k.eps1 ? k.eps1 : root);
 }
 
 __global__ void __launch_bounds__(TP_THREADS) norms_kernel(tp_segments all, adafactor f)
 {
+    const constants k = constants_of(f);
     TP_EACH_BLOCK (b, all.blocks) {
         const tp_stretch t = tp_stretch_of(all, b);
         const tp_segment &s = *t.s;
@@ -129,9 +140,9 @@ __global__ void __launch_bounds__(TP_THREADS) norms_kernel(tp_segments all, adaf
         for (int64_t j = threadIdx.x; j < t.n; j += blockDim.x) {
             const int64_t own = t.at - s.at + j;
             if (!tp__is_factored(&s))
-                move(f.v + s.own[2] + own, s.root, f.squares * square_of(t.g[j]));
+                move(f.v + s.own[2] + own, s.root, k.squares * square_of(t.g[j]));
             pp += square_of(f.p[t.at + j]);
-            uu += square_of(update_of(f, s, own, t.g[j]));
+            uu += square_of(update_of(f, k, s, own, t.g[j]));
         }
         pp = tp_block<tp_sum_of>(pp);
         uu = tp_block<tp_sum_of>(uu);
@@ -147,18 +158,19 @@ __global__ void __launch_bounds__(TP_THREADS) rate_kernel(tp_segments all, adafa
 {
     TP_EACH_BLOCK (i, all.n) {
         const tp_block_sums sum = tp_sums_of_blocks(all, f.w.part, i);
-        if (threadIdx.x == 0) f.w.factor[i] = tp__adafactor_rate(f.k, &all.at[i], sum.a, sum.b);
+        if (threadIdx.x == 0) f.w.factor[i] = tp__adafactor_rate(f.a->k, &all.at[i], sum.a, sum.b);
     }
 }
 
 __global__ void __launch_bounds__(TP_THREADS) adafactor_kernel(tp_segments all, adafactor f)
 {
+    const constants k = constants_of(f);
     TP_EACH_BLOCK (b, all.blocks) {
         const tp_stretch t = tp_stretch_of(all, b);
         const float rate = (float)f.w.factor[t.s - all.at], before = (float)t.s->before;
         for (int64_t j = threadIdx.x; j < t.n; j += blockDim.x) {
             const int64_t i = t.at + j;
-            const float u = update_of(f, *t.s, i - t.s->at, t.g[j]);
+            const float u = update_of(f, k, *t.s, i - t.s->at, t.g[j]);
             f.p[i] = f.p[i] - before * f.p[i] - rate * u;
         }
     }
@@ -171,20 +183,14 @@ static tp_code adafactor_step(const tp_call *c)
     const tp_optim_attr *a = tp_options(c);
     const tp_pass passes[] = { sums_kernel, finish_kernel, norms_kernel, rate_kernel,
                                adafactor_kernel };
-    tp_segments s = a->s;
-    adafactor f = { tp_out<float>(&c->y[0]),
-                    tp_out<float>(&c->y[1]),
-                    tp_out<float>(&c->y[2]),
-                    tp_out<float>(&c->y[3]),
-                    tp__factored_work(c->work, &s, c->y[1].numel),
-                    a->scale * a->scale,
-                    (float)a->scale,
-                    (float)a->k[TP_ADAFACTOR_EPS1],
-                    {} };
+    const tp_segments s = tp_table_of(a);
+    const adafactor f = { a->there,
+                          tp_out<float>(&c->y[0]),
+                          tp_out<float>(&c->y[1]),
+                          tp_out<float>(&c->y[2]),
+                          tp_out<float>(&c->y[3]),
+                          tp__factored_work(c->work, &s, c->y[1].numel) };
     tp_code code = TP_OK;
-    if (s.blocks == 0) return TP_OK;
-    if (!tp_upload(c, &s)) return TP_E_MEMORY;
-    for (int i = 0; i < TP_OPTIM_OPTIONS; i++) f.k[i] = a->k[i];
     for (int i = 0; code == TP_OK && i < 5; i++)
         code = tp_launch(c, passes[i], tp_grid(c, passes[i] == rate_kernel ? s.n : s.blocks, 1),
                          TP_THREADS, 0, s, f);

@@ -248,19 +248,100 @@ static tp_code join(const tp_call *c, const tp_view *whole, const tp_view *parts
     return write_rows(c, whole, r, 0.0);
 }
 
+/* A part of a split: columns at .. at + columns of the whole's rows, as n words of their own. The
+ * threads before `end` copy a pack each of this part or an earlier one. */
+struct cut_part {
+    void *data;
+    tp_divisor columns;
+    int64_t at, n, end;
+};
+
+/* Parts of one tensor with rows of `step` words. packed: all parts begin at 16 bytes. */
+struct cuts {
+    const void *whole;
+    int64_t step;
+    bool packed;
+    int parts;
+    cut_part part[FEW];
+};
+
+template <class W> __global__ void __launch_bounds__(TP_THREADS) cut_rows(cuts p, int64_t packs)
+{
+    constexpr int N = (int)(16 / sizeof(W));
+    const W *whole = static_cast<const W *>(p.whole);
+    TP_EACH (i, packs) {
+        int k = 0;
+        while (i >= p.part[k].end) k++;
+        const cut_part &a = p.part[k];
+        const int64_t first = (i - (k > 0 ? p.part[k - 1].end : 0)) * N;
+        const int64_t row = tp_over(a.columns, first), column = first - row * a.columns.d;
+        const W *from = whole + row * p.step + a.at + column;
+        W *to = static_cast<W *>(a.data) + first;
+        if (p.packed && column + N <= a.columns.d) {
+            tp_pack<W> v;
+#pragma unroll
+            for (int e = 0; e < N; e++) v.at[e] = from[e];
+            tp_store(to, v);
+            continue;
+        }
+#pragma unroll 1
+        for (int e = 0; e < N && first + e < a.n; e++) {
+            const int64_t r = tp_over(a.columns, first + e);
+            to[e] = whole[r * p.step + a.at + first + e - r * a.columns.d];
+        }
+    }
+}
+
+/* Cuts 2 .. FEW parts out of the whole in one launch; sizes are in bytes until the width of a word
+ * is known. */
+static tp_code cut_few(const tp_call *c, const frame &f, const tp_view *whole, const tp_view *parts,
+                       int n)
+{
+    const int64_t size = (int64_t)tp_dtype_size(whole->dtype);
+    cuts p = { whole->data, width(f, whole) * size, true, 0, {} };
+    int bytes = tp_widest(p.step, (uintptr_t)p.whole);
+    int64_t columns[FEW], at = 0, packs = 0;
+    for (int i = 0; i < n; i++) {
+        const int64_t wide = width(f, &parts[i]) * size;
+        if (parts[i].data && wide > 0) {
+            p.packed = p.packed && tp_aligned(parts[i].data);
+            bytes = tp_widest(bytes, (uintptr_t)parts[i].data, wide, at);
+            columns[p.parts] = wide;
+            p.part[p.parts++] = { parts[i].data, {}, at, 0, 0 };
+        }
+        at += wide;
+    }
+    p.step /= bytes;
+    for (int k = 0; k < p.parts; k++) {
+        cut_part &a = p.part[k];
+        a.columns = tp_by(columns[k] / bytes);
+        a.at /= bytes;
+        a.n = f.outer * a.columns.d;
+        a.end = packs += (a.n * bytes + 15) / 16;
+    }
+    return tp_with_word(bytes, [&](auto w) {
+        return tp_launch(c, cut_rows<decltype(w)>, tp_grid(c, packs), TP_THREADS, 0, p, packs);
+    });
+}
+
 /* Splits the whole into its parts; those without data are skipped. */
 static tp_code cut_all(const tp_call *c, const tp_view *whole, const tp_view *parts, int n)
 {
     const frame f = frame_of(whole, static_cast<const tp_axis_attr *>(c->attr)->axis);
-    tp_code code = TP_OK;
-    int64_t at = 0;
+    int64_t at = 0, from = 0;
+    int wanted = 0, only = 0;
     if (whole->numel == 0) return TP_OK;
     if (n > FEW) return move_all<false>(c, f, whole, parts, n);
-    for (int i = 0; i < n && code == TP_OK; i++) {
-        if (parts[i].data) code = cut(c, f, whole, &parts[i], at);
+    for (int i = 0; i < n; i++) {
+        if (parts[i].data && parts[i].numel > 0) {
+            wanted++;
+            only = i;
+            from = at;
+        }
         at += width(f, &parts[i]) / f.inner;
     }
-    return code;
+    if (wanted == 0) return TP_OK;
+    return wanted == 1 ? cut(c, f, whole, &parts[only], from) : cut_few(c, f, whole, parts, n);
 }
 
 /* ---- slice and pad ---- */

@@ -23,34 +23,18 @@ struct running {
     bool raw; /* s gets the sum of squared deviations: other processes share the batch */
 };
 
-/* A block merges the parts of 32 channels: warp w merges the parts w, w + warps, ..., and warp 0
- * merges their results. */
 __global__ void __launch_bounds__(1024)
     merge_kernel(tp_matrix a, running to, const float *part, float *m, float *s)
 {
-    TP_SHARED(tp_moments, all, [32][32]);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    TP_EACH_BLOCK (tile, (a.C + 31) / 32) {
-        const int64_t i = tile * 32 + lane;
-        tp_moments v = {};
-        for (int64_t k = warp; i < a.C && k * a.size < a.rows; k += warps) {
-            const float *at = part + k * 2 * a.C + i;
-            v = tp_merged(v, { (float)min(a.size, a.rows - k * a.size), at[0], at[a.C] });
+    tp_join_moments(a, part, [=](int64_t, int64_t i, const tp_moments &v) {
+        m[i] = v.m;
+        s[i] = to.raw ? v.v : tp_inverse_root((v.n > 0.0f ? v.v / v.n : 0.0f) + to.eps);
+        if (to.mean && v.n > 1.0f) {
+            to.mean[i] = to.keep * to.mean[i] + (1.0f - to.keep) * v.m;
+            to.var[i] = to.keep * to.var[i] + (1.0f - to.keep) * (v.v / (v.n - 1.0f));
+            if (i == 0 && to.batches) ++*to.batches;
         }
-        all[warp][lane] = v;
-        __syncthreads();
-        if (warp == 0 && i < a.C) {
-            for (int w = 1; w < warps; w++) v = tp_merged(v, all[w][lane]);
-            m[i] = v.m;
-            s[i] = to.raw ? v.v : tp_inverse_root((v.n > 0.0f ? v.v / v.n : 0.0f) + to.eps);
-            if (to.mean && v.n > 1.0f) {
-                to.mean[i] = to.keep * to.mean[i] + (1.0f - to.keep) * v.m;
-                to.var[i] = to.keep * to.var[i] + (1.0f - to.keep) * (v.v / (v.n - 1.0f));
-                if (i == 0 && to.batches) ++*to.batches;
-            }
-        }
-        __syncthreads();
-    }
+    });
 }
 
 __global__ void __launch_bounds__(TP_THREADS)
@@ -143,12 +127,9 @@ template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix 
         code = tp_launch(c, tp_channel_sums<S, N>, tp_grid(c, tp_tiles(a, N), 1), TP_THREADS, 0, a,
                          stats, x, dy, part);
         if (code == TP_OK)
-            code = tp_launch(c, tp_add_parts_kernel<float>, tp_grid(c, 2 * C, 32),
-                             tp_part_threads(blocks), 0, 2 * C, blocks, 2 * C, part, false, sums);
+            code = tp_add_sets(c, 1, 2 * C, blocks, 2 * C, part, sums, tp_as_it_is());
     }
-    for (int i = 0; i < 2; i++)
-        if (code == TP_OK && c->dx[1 + i].data)
-            code = tp_add_parts(c, C, 1, C, sums + i * C, 1 + i);
+    if (code == TP_OK) code = tp_add_affine(c, C, 1, sums);
     double rows = (double)a.rows;
     if (code == TP_OK && c->train && tp__cuda_joins(c))
         code = tp__cuda_join(c, C, &rows, sums, sums + C, false);

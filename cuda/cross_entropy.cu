@@ -11,15 +11,17 @@
  * of the sum, which is at least 1. */
 #include <cfloat>
 
+#include "cuda/kit/any.cuh"
 #include "cuda/kit/loss.cuh"
 
-/* q_j = hit t_j + rest. Label targets are indices. */
+/* q_j = w_j (hit t_j + rest), w_j = 1 without weights. Label targets are indices. */
 struct problem {
     int64_t rows, V;
     const void *labels;
     bool wide; /* i64 */
     bool aligned;
     float hit, rest;
+    tp_reader weights; /* of classes; p NULL: none */
 };
 
 /* Replaces the type of probabilities if targets are labels. */
@@ -37,6 +39,11 @@ static __device__ inline int64_t label_of(const problem &k, int64_t r)
 {
     return k.wide ? static_cast<const int64_t *>(k.labels)[r]
                   : static_cast<const int32_t *>(k.labels)[r];
+}
+
+static __device__ inline float weight_of(const problem &k, int64_t j)
+{
+    return k.weights.p ? k.weights[j] : 1.0f;
 }
 
 /* Visits n elements from p: calls f(size, i) for single elements up to the first 16-byte boundary,
@@ -72,7 +79,7 @@ static __device__ inline void raise(tally &a, float top)
 }
 
 template <class S, class T, int N>
-static __device__ inline void include(const problem &k, tally &a, const S *x, const T *t)
+static __device__ inline void include(const problem &k, tally &a, const S *x, const T *t, int64_t j)
 {
     const tp_pack<S, N> v = tp_load_n<S, N>(x);
     float top = a.top;
@@ -82,7 +89,13 @@ static __device__ inline void include(const problem &k, tally &a, const S *x, co
     if constexpr (is_soft<T>) {
         const tp_pack<T, N> w = tp_load_n<T, N>(t);
         for (int e = 0; e < N; e++) {
-            const float q = k.hit * tp_float(w.at[e]) + k.rest;
+            const float q = (k.hit * tp_float(w.at[e]) + k.rest) * weight_of(k, j + e);
+            a.q += q;
+            a.dot += q * (tp_float(v.at[e]) - top);
+        }
+    } else if (k.rest != 0.0f && k.weights.p) {
+        for (int e = 0; e < N; e++) {
+            const float q = k.rest * k.weights[j + e];
             a.q += q;
             a.dot += q * (tp_float(v.at[e]) - top);
         }
@@ -106,7 +119,8 @@ static __device__ inline float loss_of(const problem &k, const S *x, int64_t lab
 {
     const float s = logf(a.sum), spread = is_soft<T> || k.rest != 0.0f ? s * a.q - a.dot : 0.0f;
     if (is_soft<T>) return spread;
-    return label < k.V ? k.hit * (s - (tp_float(x[label]) - a.top)) + spread : NAN;
+    if (label >= k.V) return NAN;
+    return k.hit * weight_of(k, label) * (s - (tp_float(x[label]) - a.top)) + spread;
 }
 
 /* each or part may be NULL. A part covers the rows that a block processes at once. */
@@ -124,14 +138,15 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
         const S *row = x + r * k.V;
         tally a = { -FLT_MAX, 0.0f, 0.0f, 0.0f };
         walk<S, LANES>(k, row, counts ? k.V : 0, [&](auto n, int64_t i) {
-            include<S, T, decltype(n)::value>(k, a, row + i, is_soft<T> ? t + r * k.V + i : t);
+            include<S, T, decltype(n)::value>(k, a, row + i, is_soft<T> ? t + r * k.V + i : t, i);
         });
         a = joined<LANES>(a);
         if (threadIdx.x % LANES == 0) {
             const float loss = counts ? loss_of<T>(k, row, label, a) : 0.0f;
             if (r < k.rows) keep[r] = counts ? saved{ a.top, logf(a.sum) } : saved{ 0.0f, 0.0f };
             if (r < k.rows && each) each[r] = loss;
-            of_group[group] = { loss, counts ? 1.0f : 0.0f };
+            const bool weighted = counts && !is_soft<T> && label < k.V;
+            of_group[group] = { loss, weighted ? weight_of(k, label) : counts ? 1.0f : 0.0f };
         }
         if (part) {
             __syncthreads();
@@ -161,43 +176,79 @@ static __global__ void __launch_bounds__(TP_THREADS) count_kernel(problem k, cou
     if (threadIdx.x == 0 && n > 0) atomicAdd(counted, n);
 }
 
+/* *divisor = the weights of the rows that count, 1 if they have none. Runs as one block, so that
+ * they are added in one order. */
+static __global__ void __launch_bounds__(1024) weigh_kernel(problem k, float *divisor)
+{
+    double sum = 0.0;
+    for (int64_t r = threadIdx.x; r < k.rows; r += blockDim.x) {
+        const int64_t label = label_of(k, r);
+        if (label >= 0) sum += label < k.V ? (double)k.weights[label] : 1.0;
+    }
+    sum = tp_block<tp_sum_of>(sum);
+    if (threadIdx.x == 0) *divisor = sum != 0.0 ? (float)sum : 1.0f;
+}
+
 /* The gradient of a row's loss: dy[each ? r : 0] times factor, divided by the number of rows that
- * count unless that is NULL. */
+ * count, or by the divisor, unless that is NULL. */
 struct outer {
     const float *dy;
     bool each;
     float factor;
     const counter *counted;
+    const float *divisor;
 };
 
 static __device__ inline float gradient_of(const outer &o, int64_t r)
 {
     const float g = o.factor * o.dy[o.each ? r : 0];
+    if (o.divisor) return g / *o.divisor;
     return o.counted ? __fdividef(g, (float)max(*o.counted, (counter)1)) : g;
 }
 
-/* Values shared by all elements of a row: dx = total e^(x - m - s) - hit t - rest. */
+/* Values shared by all elements of a row: dx = total e^(x - m - s) - w (hit t + rest), where hit of
+ * a label has its weight already. */
 struct slope {
     saved l;
     float total, hit, rest;
 };
 
 template <class S, class T, int N>
-static __device__ inline void grad(const slope &a, const S *x, const T *t, int64_t label, S *dx)
+static __device__ inline void grad(const problem &k, const slope &a, const S *x, const T *t,
+                                   int64_t label, int64_t j, S *dx)
 {
     tp_pack<S, N> v = tp_load_n<S, N>(x);
     float d[N];
-    for (int e = 0; e < N; e++)
-        d[e] = a.total * __expf((tp_float(v.at[e]) - a.l.m) - a.l.s) - a.rest;
+    for (int e = 0; e < N; e++) d[e] = a.total * __expf((tp_float(v.at[e]) - a.l.m) - a.l.s);
+    for (int e = 0; e < N && k.rest != 0.0f; e++) d[e] -= a.rest * weight_of(k, j + e);
     if constexpr (is_soft<T>) {
         const tp_pack<T, N> w = tp_load_n<T, N>(t);
-        for (int e = 0; e < N; e++) d[e] -= a.hit * tp_float(w.at[e]);
+        for (int e = 0; e < N; e++) d[e] -= a.hit * tp_float(w.at[e]) * weight_of(k, j + e);
     } else {
         for (int e = 0; e < N; e++)
-            if (e == label) d[e] -= a.hit;
+            if (e == label - j) d[e] -= a.hit;
     }
     for (int e = 0; e < N; e++) tp_put(&v.at[e], d[e]);
     tp_store(dx, v);
+}
+
+/* g sum_j q_j of a row whose n logits are at x. */
+template <class S, class T, int LANES>
+static __device__ inline float total_of(const problem &k, const slope &a, const S *x, const T *t,
+                                        int64_t n)
+{
+    float targets = 0.0f, weights = 0.0f; /* the sums of w_j t_j and of w_j */
+    walk<S, LANES>(k, x, n, [&](auto size, int64_t i) {
+        constexpr int N = decltype(size)::value;
+        float w[N];
+        for (int e = 0; e < N; e++) weights += w[e] = weight_of(k, i + e);
+        if constexpr (is_soft<T>) {
+            const auto p = tp_load_n<T, N>(t + i);
+            for (int e = 0; e < N; e++) targets += w[e] * tp_float(p.at[e]);
+        }
+    });
+    targets = is_soft<T> ? tp_group<tp_sum_of, LANES>(targets) : 1.0f;
+    return a.hit * targets + a.rest * tp_group<tp_sum_of, LANES>(weights);
 }
 
 template <class S, class T, int LANES>
@@ -210,14 +261,11 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
         const int64_t label = is_soft<T> || n == 0 ? 0 : label_of(k, r), at = r * k.V;
         const float g = n == 0 ? 0.0f : label < k.V ? gradient_of(o, r) : NAN;
         slope a = { n == 0 ? saved() : keep[r], g, g * k.hit, g * k.rest };
-        if constexpr (is_soft<T>) {
-            float sum = 0.0f;
-            walk<S, LANES>(k, x + at, n, [&](auto size, int64_t i) {
-                const auto w = tp_load_n<T, decltype(size)::value>(t + at + i);
-                for (int e = 0; e < decltype(size)::value; e++) sum += tp_float(w.at[e]);
-            });
-            a.total = a.hit * tp_group<tp_sum_of, LANES>(sum) + g * (1.0f - k.hit);
-        }
+        if (!is_soft<T> && k.weights.p && label >= 0 && label < k.V) a.hit *= k.weights[label];
+        if (is_soft<T> || (k.weights.p && k.rest != 0.0f))
+            a.total = total_of<S, T, LANES>(k, a, x + at, is_soft<T> ? t + at : t, n);
+        else if (k.weights.p)
+            a.total = a.hit; /* weights of other classes are not read */
         walk<S, LANES>(k, x + at, n, [&](auto size, int64_t i) {
             constexpr int N = decltype(size)::value;
             if (label < 0) {
@@ -225,7 +273,7 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
                 for (int e = 0; e < N; e++) tp_put(&none.at[e], 0.0f);
                 tp_store(dx + at + i, none);
             } else {
-                grad<S, T, N>(a, x + at + i, is_soft<T> ? t + at + i : t, label - i, dx + at + i);
+                grad<S, T, N>(k, a, x + at + i, is_soft<T> ? t + at + i : t, label, i, dx + at + i);
             }
         });
     }
@@ -251,6 +299,7 @@ static problem problem_of(const tp_call *c)
                            c->dx ? c->dx[0].data : NULL);
     k.hit = (float)(1.0 - e);
     k.rest = (float)(e / (double)k.V);
+    k.weights = tp_reads(&c->x[2]);
     return k;
 }
 
@@ -290,7 +339,21 @@ template <class S> static tp_code cross_entropy_fwd(const tp_call *c)
                                                      : 1.0);
 }
 
-/* c->work: the number of rows that count, if it is the divisor. */
+/* Sets the divisor of o to that of TP_MEAN for labels, made in c->work. */
+static tp_code count(const tp_call *c, const problem &k, outer *o)
+{
+    if (k.weights.p) {
+        float *divisor = static_cast<float *>(c->work);
+        o->divisor = divisor;
+        return tp_launch(c, weigh_kernel, 1, 1024, 0, k, divisor);
+    }
+    counter *counted = static_cast<counter *>(c->work);
+    o->counted = counted;
+    const tp_code code = tp__cuda_zero(c, counted, sizeof *counted);
+    if (code != TP_OK) return code;
+    return tp_launch(c, count_kernel, tp_grid(c, k.rows), TP_THREADS, 0, k, counted);
+}
+
 template <class S> static tp_code cross_entropy_bwd(const tp_call *c)
 {
     const problem k = problem_of(c);
@@ -298,16 +361,10 @@ template <class S> static tp_code cross_entropy_bwd(const tp_call *c)
     const bool some = reduction == TP_MEAN && !tp_is_float(c->x[1].dtype);
     const bool all = !some && (reduction == TP_MEAN || reduction == TP_MEAN_ALL);
     outer o = { tp_in<float>(&c->dy[0]), reduction == TP_EACH, all ? 1.0f / (float)k.rows : 1.0f,
-                NULL };
+                NULL, NULL };
     if (!c->dx[0].data) return TP_OK;
-    if (some) {
-        counter *counted = static_cast<counter *>(c->work);
-        tp_code code = tp__cuda_zero(c, counted, sizeof *counted);
-        if (code == TP_OK)
-            code = tp_launch(c, count_kernel, tp_grid(c, k.rows), TP_THREADS, 0, k, counted);
-        if (code != TP_OK) return code;
-        o.counted = counted;
-    }
+    const tp_code code = some ? count(c, k, &o) : TP_OK;
+    if (code != TP_OK) return code;
     return with_rows(c, k, [&](auto t, auto lanes) {
         typedef decltype(t) T;
         constexpr int LANES = decltype(lanes)::value;

@@ -15,6 +15,7 @@
 
 enum kind { SUM, PRODUCT, PRODUCT_GRAD };
 enum { PACK = 8, ROW_TILE = PACK * TP_THREADS, COLUMN_TILE = 64, LOADS = 8 };
+enum { FEW_TILES = 2 * LOADS, MANY_LANES = 4096 }; /* a thread may join a lane's tiles */
 
 /* s -> b + a s. Only PRODUCT_GRAD has an a; the b of PRODUCT multiplies s. */
 template <kind K> struct link {
@@ -196,6 +197,40 @@ __global__ void __launch_bounds__(TP_THREADS) join_tiles(tp_scan s, link<K> *car
     }
 }
 
+/* The same for few lanes of many tiles: a block per lane, LOADS tiles per thread and round. */
+template <kind K> __global__ void __launch_bounds__(TP_THREADS) join_long(tp_scan s, link<K> *carry)
+{
+    TP_EACH_BLOCK (lane, s.outer * s.inner) {
+        const int64_t o = tp_div(lane, s.inner);
+        link<K> *of = carry + o * s.tiles * s.inner + lane - o * s.inner, at = link<K>::none();
+        for (int64_t first = 0; first < s.tiles; first += blockDim.x * LOADS) {
+            const int64_t t = first + threadIdx.x * LOADS;
+            link<K> own[LOADS], mine = link<K>::none(), all;
+#pragma unroll
+            for (int k = 0; k < LOADS; k++) {
+                own[k] = t + k < s.tiles ? of[(t + k) * s.inner] : link<K>::none();
+                mine = mine.then(own[k]);
+            }
+            link<K> left = at.then(before_in_block(mine, &all));
+#pragma unroll
+            for (int k = 0; k < LOADS; k++) {
+                if (t + k < s.tiles) of[(t + k) * s.inner] = left;
+                left = left.then(own[k]);
+            }
+            at = at.then(all);
+        }
+    }
+}
+
+template <kind K> static tp_code join(const tp_call *c, const tp_scan &s, link<K> *carry)
+{
+    const int64_t lanes = s.outer * s.inner;
+    if (s.tiles <= FEW_TILES || lanes >= MANY_LANES)
+        return tp_launch(c, join_tiles<K>, tp_grid(c, lanes), TP_THREADS, 0, s, carry);
+    return tp_launch(c, join_long<K>, tp_grid(c, lanes, 1), s.tiles <= 32 * LOADS ? 32 : TP_THREADS,
+                     0, s, carry);
+}
+
 static tp_scan scan_of(const tp_call *c)
 {
     const tp_scan s = tp__scan(c, COLUMN_TILE);
@@ -220,8 +255,7 @@ template <kind K, class S> static tp_code scan(const tp_call *c, const data<S> &
     if (s.tiles == 1) return pass<K, false, S>(c, s, p, (link<K> *)NULL);
     link<K> *carry = static_cast<link<K> *>(c->work);
     tp_code code = pass<K, true, S>(c, s, p, carry);
-    if (code == TP_OK)
-        code = tp_launch(c, join_tiles<K>, tp_grid(c, s.outer * s.inner), TP_THREADS, 0, s, carry);
+    if (code == TP_OK) code = join<K>(c, s, carry);
     return code == TP_OK ? pass<K, false, S>(c, s, p, carry) : code;
 }
 

@@ -46,8 +46,8 @@ static tp_code expand_fwd(const tp_call *c)
 template <class S> static tp_code expand_bwd(const tp_call *c)
 {
     if (!c->dx[0].data) return TP_OK;
-    return tp_fold_sum(c, &c->dy[0], &c->dx[0], tp_in<S>(&c->dy[0]), (const S *)NULL,
-                       tp_out<S>(&c->dx[0]), c->work, tp_as_it_is());
+    return tp_fold_sum(c, &c->dy[0], &c->dx[0], tp_in<S>(&c->dy[0]), tp_out<S>(&c->dx[0]), c->work,
+                       tp_as_it_is());
 }
 
 TP_CUDA_KERNEL_UNTYPED(expand_fwd)

@@ -154,7 +154,7 @@ static tp_code bias_sum(const tp_call *c, const glu &p, int what, const S *dz, v
         typedef decltype(zero) B;
         B *db = tp_out<B>(&c->dx[what]);
         const tp_add_to<B> finish = { db, (c->add >> what & 1u) != 0 };
-        return tp_fold_sum(c, &a, &b, dz, (const S *)NULL, db, work, finish);
+        return tp_fold_sum(c, &a, &b, dz, db, work, finish);
     });
 }
 

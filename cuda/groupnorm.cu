@@ -1,18 +1,31 @@
 /* groupnorm.cu - normalises each group of channels of each image of X [B,positions,C] by its
  * statistics; formulas: cpu/groupnorm.c, kernels: channel_norm.cuh.
  *
- * A block of threads covers 8 packs of channels of an image; sums of channels are then joined by
- * group. Forward reads x for the statistics and again to normalise: 12 bytes per element (f32; half
- * in bf16); backward reads x and dy twice: 20. About 20 operations per element: bound by memory,
- * and by latency if images times packs are few. */
+ * A block of threads covers 8 packs of channels of an image, or of a span of its positions if these
+ * are few; sums are then joined by span and by group. Forward reads x for the statistics and again
+ * to normalise: 12 bytes per element (f32; half in bf16); backward reads x and dy twice: 20. About
+ * 20 operations per element: bound by memory. */
 #include "cuda/kit/channel_norm.cuh"
 #include "tensor/geometry/norms.h"
 
-/* All images as one matrix; an image is a block of rows. */
+enum { BLOCKS = 512 }; /* enough for any GPU */
+
+/* All images, which are not empty, in equal spans. */
 static tp_matrix matrix_of(const tp_call *c)
 {
-    const int64_t B = c->y[1].dim[0], C = c->y[1].dim[2], rows = c->x[0].numel / C;
-    return { rows, C, rows / B };
+    const int64_t B = c->y[1].dim[0], C = c->y[1].dim[2], rows = c->x[0].numel / C,
+                  image = rows / B;
+    const int64_t width = TP_TILE_LANES * (int64_t)(16 / tp_dtype_size(c->x[0].dtype));
+    const int64_t most = BLOCKS / (B * ((C + width - 1) / width));
+    const int64_t spans = max(min(most, image / TP_TILE_ROWS), (int64_t)1);
+    return { rows, C, (image + spans - 1) / spans, image };
+}
+
+/* Bytes of two numbers per channel of every span; 0: images are whole. */
+static size_t span_bytes(const tp_matrix &a)
+{
+    const int64_t spans = tp_spans(a);
+    return spans > 1 ? (size_t)(a.rows / a.image * spans * 2 * a.C) * sizeof(float) : 0;
 }
 
 static const tp__groupnorm_attr *attr_of(const tp_call *c)
@@ -107,13 +120,29 @@ template <class F> static tp_code with_lanes(const group_span &k, F f)
 
 /* ---- forward ---- */
 
+/* stats [B][2][C]: means and squared deviations of an image's channels, from those of its spans. */
+__global__ void __launch_bounds__(1024) span_stats(tp_matrix a, const float *part, float *stats)
+{
+    tp_join_moments(a, part, [=](int64_t image, int64_t i, const tp_moments &v) {
+        stats[image * 2 * a.C + i] = v.m;
+        stats[(image * 2 + 1) * a.C + i] = v.v;
+    });
+}
+
+static tp_code join_spans(const tp_call *c, const tp_matrix &a, float *stats)
+{
+    return tp_launch(c, span_stats, tp_grid(c, a.rows / a.image * ((a.C + 31) / 32), 1),
+                     tp_part_threads(tp_spans(a)), 0, a, static_cast<const float *>(c->work),
+                     stats);
+}
+
 static tp_code join_stats(const tp_call *c, const tp_matrix &a, float *stats)
 {
     const group_span k = groups_of(c);
     return with_lanes(k, [&](auto lanes) {
         constexpr int LANES = decltype(lanes)::value;
         return tp_launch(c, group_stats<LANES>, tp_grid(c, k.n * LANES), TP_THREADS, 0, k,
-                         (float)a.size, (float)attr_of(c)->eps, stats);
+                         (float)a.image, (float)attr_of(c)->eps, stats);
     });
 }
 
@@ -124,10 +153,13 @@ template <class S> static tp_code groupnorm_fwd(const tp_call *c)
     const tp_matrix a = matrix_of(c);
     const tp_row_param w = tp_row_param_of(c, 1, 1.0f), b = tp_row_param_of(c, 2, 0.0f);
     float *stats = tp_out<float>(&c->y[1]);
+    const bool whole = tp_spans(a) == 1;
     return tp_with_packs<S>(tp_aligned(c->x[0].data, c->y[0].data, w.at, b.at), a.C, [&](auto p) {
         constexpr int N = decltype(p)::value;
-        tp_code code = tp_launch(c, tp_moments_kernel<S, N>, tp_grid(c, tp_tiles(a, N), 1),
-                                 TP_THREADS, 0, a, tp_in<S>(&c->x[0]), stats);
+        tp_code code =
+            tp_launch(c, tp_moments_kernel<S, N>, tp_grid(c, tp_tiles(a, N), 1), TP_THREADS, 0, a,
+                      tp_in<S>(&c->x[0]), whole ? stats : static_cast<float *>(c->work));
+        if (code == TP_OK && !whole) code = join_spans(c, a, stats);
         if (code == TP_OK) code = join_stats(c, a, stats);
         if (code != TP_OK) return code;
         return tp_launch(c, tp_normalise_kernel<S, N>, tp_grid(c, a.rows * a.C / N), TP_THREADS, 0,
@@ -137,12 +169,15 @@ template <class S> static tp_code groupnorm_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* c->work: the sums of dy h and dy per image, [B][2][C], then by group unless it is one channel. */
+/* c->work: the sums of dy h and dy per image, [B][2][C], then by group unless it is one channel,
+ * then by span unless an image is one. In forward only the last, of means and deviations. */
 static size_t groupnorm_work(const tp_call *c)
 {
     const int64_t C = c->y[1].dim[2], n = c->y[1].dim[0] * 2 * C;
-    if (!tp_is_backward(c)) return 0;
-    return (size_t)(tp__group_size(attr_of(c), C) > 1 ? 2 * n : n) * sizeof(float);
+    if (c->x[0].numel == 0) return 0;
+    const size_t spans = span_bytes(matrix_of(c));
+    if (!tp_is_backward(c)) return spans;
+    return (size_t)(tp__group_size(attr_of(c), C) > 1 ? 2 * n : n) * sizeof(float) + spans;
 }
 
 template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix &a)
@@ -151,14 +186,16 @@ template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix 
     const group_span k = groups_of(c);
     const S *x = tp_in<S>(&c->x[0]), *dy = tp_in<S>(&c->dy[0]);
     const tp_row_param w = tp_row_param_of(c, 1, 1.0f);
-    float *sums = static_cast<float *>(c->work);
-    tp_code code = tp_launch(c, tp_channel_sums<S, N>, tp_grid(c, tp_tiles(a, N), 1), TP_THREADS, 0,
-                             a, stats, x, dy, sums);
-    for (int i = 0; i < 2; i++)
-        if (code == TP_OK && c->dx[1 + i].data)
-            code = tp_add_parts(c, a.C, a.rows / a.size, 2 * a.C, sums + i * a.C, 1 + i);
-    if (code != TP_OK || !c->dx[0].data) return code;
+    const int64_t spans = tp_spans(a), images = a.rows / a.image;
+    float *const sums = static_cast<float *>(c->work);
     float *const terms = k.size > 1 ? sums + c->y[1].numel : sums;
+    float *const part = spans > 1 ? terms + c->y[1].numel : sums;
+    tp_code code = tp_launch(c, tp_channel_sums<S, N>, tp_grid(c, tp_tiles(a, N), 1), TP_THREADS, 0,
+                             a, stats, x, dy, part);
+    if (code == TP_OK && spans > 1)
+        code = tp_add_sets(c, images, 2 * a.C, spans, 2 * a.C, part, sums, tp_as_it_is());
+    if (code == TP_OK) code = tp_add_affine(c, a.C, images, sums);
+    if (code != TP_OK || !c->dx[0].data) return code;
     if (k.size > 1)
         code = with_lanes(k, [&](auto lanes) {
             constexpr int LANES = decltype(lanes)::value;
@@ -168,7 +205,7 @@ template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix 
     if (code != TP_OK) return code;
     const tp_row_param of_sums = k.size > 1 ? tp_row_param{ NULL, false, 1.0f } : w;
     return tp_launch(c, tp_channel_grad<S, N>, tp_grid(c, a.rows * a.C / N), TP_THREADS, 0, a,
-                     1.0f / ((float)a.size * (float)k.size), stats, w, of_sums, terms, terms + a.C,
+                     1.0f / ((float)a.image * (float)k.size), stats, w, of_sums, terms, terms + a.C,
                      x, dy, tp_out<S>(&c->dx[0]));
 }
 

@@ -7,9 +7,9 @@
 #include "cuda/kit/segments.cuh"
 
 struct lamb {
+    const tp_optim_attr *a; /* on the device, as for all optimisers */
     float *p, *m, *v;
     double *part, *factor; /* [blocks][2] and [segments] */
-    float scale, beta1, beta2, rest1, rest2, eps;
 };
 
 static __device__ inline float step_of(const tp_segment &s, float eps, float p, float m, float v)
@@ -19,16 +19,20 @@ static __device__ inline float step_of(const tp_segment &s, float eps, float p, 
 
 __global__ void __launch_bounds__(TP_THREADS) moments_kernel(tp_segments s, lamb f)
 {
+    const float scale = (float)f.a->scale, eps = (float)f.a->k[TP_LAMB_EPS];
+    const float beta1 = (float)f.a->k[TP_LAMB_BETA1], beta2 = (float)f.a->k[TP_LAMB_BETA2];
+    const float rest1 = (float)(1.0 - f.a->k[TP_LAMB_BETA1]);
+    const float rest2 = (float)(1.0 - f.a->k[TP_LAMB_BETA2]);
     TP_EACH_BLOCK (b, s.blocks) {
         const tp_stretch t = tp_stretch_of(s, b);
         double pp = 0.0, rr = 0.0;
         for (int64_t j = threadIdx.x; j < t.n; j += blockDim.x) {
             const int64_t i = t.own + j;
-            const float p = f.p[t.at + j], d = f.scale * t.g[j];
-            const float m = f.beta1 * f.m[i] + f.rest1 * d, v = f.beta2 * f.v[i] + f.rest2 * d * d;
+            const float p = f.p[t.at + j], d = scale * t.g[j];
+            const float m = beta1 * f.m[i] + rest1 * d, v = beta2 * f.v[i] + rest2 * d * d;
             f.m[i] = m;
             f.v[i] = v;
-            const double r = (double)step_of(*t.s, f.eps, p, m, v);
+            const double r = (double)step_of(*t.s, eps, p, m, v);
             pp += (double)p * (double)p;
             rr += r * r;
         }
@@ -53,12 +57,13 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 __global__ void __launch_bounds__(TP_THREADS) lamb_kernel(tp_segments s, lamb f)
 {
+    const float eps = (float)f.a->k[TP_LAMB_EPS];
     TP_EACH_BLOCK (b, s.blocks) {
         const tp_stretch t = tp_stretch_of(s, b);
         const float rate = (float)(t.s->rate * f.factor[t.s - s.at]);
         for (int64_t j = threadIdx.x; j < t.n; j += blockDim.x) {
             const int64_t i = t.at + j, own = t.own + j;
-            f.p[i] -= rate * step_of(*t.s, f.eps, f.p[i], f.m[own], f.v[own]);
+            f.p[i] -= rate * step_of(*t.s, eps, f.p[i], f.m[own], f.v[own]);
         }
     }
 }
@@ -66,22 +71,12 @@ __global__ void __launch_bounds__(TP_THREADS) lamb_kernel(tp_segments s, lamb f)
 static tp_code lamb_step(const tp_call *c)
 {
     const tp_optim_attr *a = tp_options(c);
-    const double beta1 = a->k[TP_LAMB_BETA1], beta2 = a->k[TP_LAMB_BETA2];
-    tp_segments s = a->s;
+    const tp_segments s = tp_table_of(a);
     double *part = static_cast<double *>(c->work);
-    if (s.blocks == 0) return TP_OK;
-    if (!tp_upload(c, &s)) return TP_E_MEMORY;
-    const lamb f = { tp_out<float>(&c->y[0]),
-                     tp_out<float>(&c->y[1]),
-                     tp_out<float>(&c->y[2]),
-                     part,
-                     part + 2 * s.blocks,
-                     (float)a->scale,
-                     (float)beta1,
-                     (float)beta2,
-                     (float)(1.0 - beta1),
-                     (float)(1.0 - beta2),
-                     (float)a->k[TP_LAMB_EPS] };
+    const lamb f = {
+        a->there, tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]), tp_out<float>(&c->y[2]),
+        part,     part + 2 * s.blocks
+    };
     tp_code code = tp_launch(c, moments_kernel, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s, f);
     if (code == TP_OK)
         code = tp_launch(c, factor_kernel, tp_grid(c, s.n, 1), TP_THREADS, 0, s, f.part, f.factor);

@@ -1,15 +1,17 @@
-/* linear.cu - Y = act(Z), Z = X W^T + b, and its gradient; products by cuBLAS.
+/* linear.cu - Y = m act(Z), Z = X W^T + b, and its gradient; products by cuBLAS. m: the factors of
+ * a dropout, of which the activation's pass draws the words.
  *
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
  * cuBLASLt adds the bias in the product, and sums db in that of dW. If it cannot, or if db is added
  * to an existing gradient, separate passes do. Activations are separate passes too: 6 bytes per
  * element of Y in bf16 (5 for ReLU) in each direction, few compared with the product's 2 K
- * operations. As on the CPU, the hidden output is act'(Z) for the GELUs and SiLU, and one byte per
- * element (Z > 0) for ReLU. */
+ * operations. As on the CPU, the hidden output is m act'(Z), and for ReLU one byte per element,
+ * m Z > 0. */
 #include "cuda/kit/dense.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
+#include "cuda/kit/mask.cuh"
 #include "tensor/geometry/linalg.h"
 
 static tp_act act_of(const tp_call *c)
@@ -17,44 +19,81 @@ static tp_act act_of(const tp_call *c)
     return static_cast<const tp__linear_attr *>(c->attr)->act;
 }
 
-template <class S>
-__global__ void __launch_bounds__(TP_THREADS) relu_kernel(int64_t n, S *y, uint8_t *positive)
+static tp_mask mask_of(const tp_call *c)
 {
-    TP_EACH (i, n) {
-        const float z = tp_float(y[i]);
-        positive[i] = z > 0.0f;
-        tp_put(y + i, relu_value(z));
-    }
+    const double p = static_cast<const tp__linear_attr *>(c->attr)->dropout;
+    return tp_mask_of(c, c->train ? p : 0.0);
 }
 
-/* Writes act(Z) to y and act'(Z) over z, N elements. */
-template <class F, int N, class S> static __device__ inline void gelu_pack(S *z, S *y)
+/* Replaces Z in y by m relu(Z), N elements from e on. */
+template <int N, class S>
+static __device__ inline void relu_pack(const tp_mask &m, int64_t e, S *y, uint8_t *positive)
 {
-    const tp_pack<S, N> x = tp_load_n<S, N>(z);
+    const tp_pack<S, N> z = tp_load_n<S, N>(y + e);
+    const tp_words<N> words(m, e);
+    tp_pack<S, N> value;
+    tp_pack<uint8_t, N> kept;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        kept.at[k] = tp_float(z.at[k]) > 0.0f && words.keeps(m, k);
+        tp_put(&value.at[k], words.drop(m, k, relu_value(tp_float(z.at[k]))));
+    }
+    tp_store(y + e, value);
+    if constexpr (N == 1) /* no pack is as small as a byte */
+        positive[e] = kept.at[0];
+    else
+        tp_store(positive + e, kept);
+}
+
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    relu_kernel(tp_mask m, int64_t n, int64_t packs, S *y, uint8_t *positive)
+{
+    constexpr int N = (int)(16 / sizeof(S));
+    TP_EACH (i, packs) relu_pack<N>(m, i * N, y, positive);
+    TP_EACH (i, n - packs * N) relu_pack<1>(m, packs * N + i, y, positive);
+}
+
+template <class S> static tp_code run_relu(const tp_call *c, S *y)
+{
+    constexpr int N = (int)(16 / sizeof(S));
+    uint8_t *positive = tp_out<uint8_t>(&c->y[1]);
+    const int64_t n = c->y[0].numel, packs = tp_aligned(y, positive) ? n / N : 0;
+    return tp_launch(c, relu_kernel<S>, tp_grid(c, max(packs, n - packs * N)), TP_THREADS, 0,
+                     mask_of(c), n, packs, y, positive);
+}
+
+/* Writes m act(Z) to y and m act'(Z) over z, N elements from e on. */
+template <class F, int N, class S>
+static __device__ inline void slope_pack(const tp_mask &m, int64_t e, S *z, S *y)
+{
+    const tp_pack<S, N> x = tp_load_n<S, N>(z + e);
+    const tp_words<N> words(m, e);
     tp_pack<S, N> value, slope;
 #pragma unroll
     for (int k = 0; k < N; k++) {
-        tp_put(&value.at[k], F::value(tp_float(x.at[k])));
-        tp_put(&slope.at[k], F::slope(tp_float(x.at[k])));
+        tp_put(&value.at[k], words.drop(m, k, F::value(tp_float(x.at[k]))));
+        tp_put(&slope.at[k], words.drop(m, k, F::slope(tp_float(x.at[k]))));
     }
-    tp_store(y, value);
-    tp_store(z, slope);
+    tp_store(y + e, value);
+    tp_store(z + e, slope);
 }
 
 template <class F, class S>
-__global__ void __launch_bounds__(TP_THREADS) gelu_kernel(int64_t n, int64_t packs, S *z, S *y)
+__global__ void __launch_bounds__(TP_THREADS)
+    slope_kernel(tp_mask m, int64_t n, int64_t packs, S *z, S *y)
 {
     constexpr int N = (int)(16 / sizeof(S));
-    TP_EACH (i, packs) gelu_pack<F, N>(z + i * N, y + i * N);
-    TP_EACH (i, n - packs * N) gelu_pack<F, 1>(z + packs * N + i, y + packs * N + i);
+    TP_EACH (i, packs) slope_pack<F, N>(m, i * N, z, y);
+    TP_EACH (i, n - packs * N) slope_pack<F, 1>(m, packs * N + i, z, y);
 }
 
-template <class F, class S> static tp_code run_gelu(const tp_call *c, S *z, S *y)
+template <class F, class S> static tp_code run_slope(const tp_call *c, S *z, S *y)
 {
     constexpr int N = (int)(16 / sizeof(S));
     const int64_t n = c->y[0].numel, packs = tp_aligned(z, y) ? n / N : 0;
-    return tp_launch(c, gelu_kernel<F, S>, tp_grid(c, max(packs, n - packs * N)), TP_THREADS, 0, n,
-                     packs, z, y);
+    return tp_launch(c, slope_kernel<F, S>, tp_grid(c, max(packs, n - packs * N)), TP_THREADS, 0,
+                     mask_of(c), n, packs, z, y);
 }
 
 static int64_t rows_of(const tp_call *c)
@@ -65,14 +104,14 @@ static int64_t rows_of(const tp_call *c)
 
 template <class S> static tp_code activate(const tp_call *c, S *z, S *y)
 {
-    const int64_t n = c->y[0].numel;
     switch (act_of(c)) {
-    case TP_ACT_RELU:
-        return tp_launch(c, relu_kernel<S>, tp_grid(c, n), TP_THREADS, 0, n, y,
-                         tp_out<uint8_t>(&c->y[1]));
-    case TP_ACT_GELU: return run_gelu<tp_gelu_of>(c, z, y);
-    case TP_ACT_QUICK_GELU: return run_gelu<tp_quick_gelu_of>(c, z, y);
-    case TP_ACT_SILU: return run_gelu<tp_silu_of>(c, z, y);
+    case TP_ACT_RELU: return run_relu(c, y);
+    case TP_ACT_GELU: return run_slope<tp_gelu_of>(c, z, y);
+    case TP_ACT_QUICK_GELU: return run_slope<tp_quick_gelu_of>(c, z, y);
+    case TP_ACT_SILU: return run_slope<tp_silu_of>(c, z, y);
+    case TP_ACT_GELU_TANH: return run_slope<tp_gelu_tanh_of>(c, z, y);
+    case TP_ACT_TANH: return run_slope<tp_tanh_of>(c, z, y);
+    case TP_ACT_SIGMOID: return run_slope<tp_sigmoid_of>(c, z, y);
     default: return TP_OK;
     }
 }
@@ -99,15 +138,22 @@ template <class S> static tp_code linear_fwd(const tp_call *c)
 /* ---- backward ---- */
 
 struct times {
-    __device__ float operator()(float dy, float slope) const { return dy * slope; }
+    float scale; /* of slopes that are bytes */
+    bool select; /* slopes of 0 give 0 for any dy: those of dropped elements and of ReLU */
+    __device__ float operator()(float dy, float slope) const
+    {
+        return select && slope == 0.0f ? 0.0f : dy * (slope * scale);
+    }
 };
 
 template <class S> static tp_code grad(const tp_call *c, S *dz)
 {
     const int64_t n = c->dy[0].numel;
     const S *dy = tp_in<S>(&c->dy[0]);
-    return act_of(c) == TP_ACT_RELU ? tp_map(c, n, times(), dz, dy, tp_in<uint8_t>(&c->y[1]))
-                                    : tp_map(c, n, times(), dz, dy, tp_in<S>(&c->y[1]));
+    const tp_mask m = mask_of(c);
+    return act_of(c) == TP_ACT_RELU
+               ? tp_map(c, n, times{ m.scale, true }, dz, dy, tp_in<uint8_t>(&c->y[1]))
+               : tp_map(c, n, times{ 1.0f, m.below != 0 }, dz, dy, tp_in<S>(&c->y[1]));
 }
 
 /* dX = dZ W (to = 0) or dW = dZ^T X (to = 1). */
@@ -131,8 +177,7 @@ template <class S> static tp_code dz_sum(const tp_call *c, const S *dz, void *wo
     return tp_with_type(c, c->dx[2].dtype, [&](auto b) {
         typedef decltype(b) B;
         const tp_add_to<B> finish = { tp_in<B>(&c->dx[2]), (c->add >> 2 & 1u) != 0 };
-        return tp_fold_sum(c, &c->dy[0], &c->dx[2], dz, (const S *)NULL, tp_out<B>(&c->dx[2]), work,
-                           finish);
+        return tp_fold_sum(c, &c->dy[0], &c->dx[2], dz, tp_out<B>(&c->dx[2]), work, finish);
     });
 }
 

@@ -23,6 +23,7 @@ template <class F> __global__ void __launch_bounds__(TP_THREADS) update_kernel(t
     }
 }
 
+/* With a table that this call uploads. */
 template <class F> static tp_code update(const tp_call *c, F f)
 {
     tp_segments s = *segments(c);
@@ -31,22 +32,38 @@ template <class F> static tp_code update(const tp_call *c, F f)
     return tp_launch(c, update_kernel<F>, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s, f);
 }
 
+/* A step of an optimiser. What another step may change, f.of takes from f.a, on the device. */
+template <class F> static tp_code step(const tp_call *c, F f)
+{
+    const tp_segments s = tp_table_of(tp_options(c));
+    return tp_launch(c, update_kernel<F>, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s, f);
+}
+
 /* ---- SGD ---- */
 
 struct sgd {
+    const tp_optim_attr *a;
     float *p, *u; /* u: NULL without momentum */
-    float scale, momentum, gain, of_g, of_u;
     struct numbers {
-        float l2, rate;
+        float scale, l2, rate, momentum, gain, of_g, of_u;
     };
-    __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
+    __device__ numbers of(const tp_segment &s) const
+    {
+        return { (float)a->scale,
+                 (float)s.l2,
+                 (float)s.rate,
+                 (float)a->k[TP_SGD_MOMENTUM],
+                 (float)a->k[TP_SGD_GAIN],
+                 (float)a->k[TP_SGD_OF_G],
+                 (float)a->k[TP_SGD_OF_U] };
+    }
     __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
-        float d = scale * *g + k.l2 * p[i];
+        float d = k.scale * *g + k.l2 * p[i];
         if (u) {
-            const float v = momentum * u[j] + gain * d;
+            const float v = k.momentum * u[j] + k.gain * d;
             u[j] = v;
-            d = of_g * d + of_u * v;
+            d = k.of_g * d + k.of_u * v;
         }
         p[i] -= k.rate * d;
     }
@@ -54,147 +71,192 @@ struct sgd {
 
 static tp_code sgd_step(const tp_call *c)
 {
-    const tp_optim_attr *a = tp_options(c);
-    const sgd f = { tp_out<float>(&c->y[0]),  tp_out<float>(&c->y[1]),
-                    (float)a->scale,          (float)a->k[TP_SGD_MOMENTUM],
-                    (float)a->k[TP_SGD_GAIN], (float)a->k[TP_SGD_OF_G],
-                    (float)a->k[TP_SGD_OF_U] };
-    return update(c, f);
+    return step(c, sgd{ tp_options(c)->there, tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]) });
 }
 
 /* ---- Adam and AdamW ---- */
 
 struct adam {
+    const tp_optim_attr *a;
     float *p, *m, *v;
-    float scale, beta1, beta2, rest1, rest2, eps;
     struct numbers {
+        float scale, beta1, beta2, rest1, rest2, eps;
         float l2, rate, root, before, after;
     };
     __device__ numbers of(const tp_segment &s) const
     {
-        return { (float)s.l2, (float)s.rate, (float)s.root, (float)s.before, (float)s.after };
+        const double beta1 = a->k[TP_ADAM_BETA1], beta2 = a->k[TP_ADAM_BETA2];
+        return { (float)a->scale,      (float)beta1,         (float)beta2,
+                 (float)(1.0 - beta1), (float)(1.0 - beta2), (float)a->k[TP_ADAM_EPS],
+                 (float)s.l2,          (float)s.rate,        (float)s.root,
+                 (float)s.before,      (float)s.after };
     }
     __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * *g + k.l2 * w;
-        const float m1 = beta1 * m[j] + rest1 * d, v1 = beta2 * v[j] + rest2 * d * d;
+        const float w = p[i], d = k.scale * *g + k.l2 * w;
+        const float m1 = k.beta1 * m[j] + k.rest1 * d, v1 = k.beta2 * v[j] + k.rest2 * d * d;
         float q = w - k.before * w;
         m[j] = m1;
         v[j] = v1;
-        q -= k.rate * m1 / (k.root * sqrtf(v1) + eps);
+        q -= k.rate * m1 / (k.root * sqrtf(v1) + k.eps);
         p[i] = q - k.after * q;
     }
 };
 
 static tp_code adam_step(const tp_call *c)
 {
-    const tp_optim_attr *a = tp_options(c);
-    const double beta1 = a->k[TP_ADAM_BETA1], beta2 = a->k[TP_ADAM_BETA2];
-    const adam f = { tp_out<float>(&c->y[0]),
-                     tp_out<float>(&c->y[1]),
-                     tp_out<float>(&c->y[2]),
-                     (float)a->scale,
-                     (float)beta1,
-                     (float)beta2,
-                     (float)(1.0 - beta1),
-                     (float)(1.0 - beta2),
-                     (float)a->k[TP_ADAM_EPS] };
-    return update(c, f);
+    return step(c, adam{ tp_options(c)->there, tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]),
+                         tp_out<float>(&c->y[2]) });
 }
 
 /* ---- RMSprop, Adagrad, Lion ---- */
 
 struct rmsprop {
+    const tp_optim_attr *a;
     float *p, *v, *u, *mean; /* u: NULL without momentum; mean: NULL unless centred */
-    float scale, keep, rest, eps, momentum;
     struct numbers {
-        float l2, rate;
+        float scale, keep, rest, eps, momentum, l2, rate;
     };
-    __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
+    __device__ numbers of(const tp_segment &s) const
+    {
+        const double alpha = a->k[TP_RMSPROP_ALPHA];
+        return { (float)a->scale,
+                 (float)alpha,
+                 (float)(1.0 - alpha),
+                 (float)a->k[TP_RMSPROP_EPS],
+                 (float)a->k[TP_RMSPROP_MOMENTUM],
+                 (float)s.l2,
+                 (float)s.rate };
+    }
     __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * *g + k.l2 * w;
-        float spread = keep * v[j] + rest * d * d;
+        const float w = p[i], d = k.scale * *g + k.l2 * w;
+        float spread = k.keep * v[j] + k.rest * d * d;
         v[j] = spread;
         if (mean) {
-            const float old = mean[j], m = old + rest * (d - old);
+            const float old = mean[j], m = old + k.rest * (d - old);
             mean[j] = m;
             spread -= m * m;
             spread = spread < 0.0f ? 0.0f : spread; /* by rounding */
         }
-        float by = d / (sqrtf(spread) + eps);
-        if (u) u[j] = by = momentum * u[j] + by;
+        float by = d / (sqrtf(spread) + k.eps);
+        if (u) u[j] = by = k.momentum * u[j] + by;
         p[i] = w - k.rate * by;
     }
 };
 
 static tp_code rmsprop_step(const tp_call *c)
 {
-    const tp_optim_attr *a = tp_options(c);
-    const double alpha = a->k[TP_RMSPROP_ALPHA];
-    const rmsprop f = { tp_out<float>(&c->y[0]),
-                        tp_out<float>(&c->y[1]),
-                        tp_out<float>(&c->y[2]),
-                        tp_out<float>(&c->y[3]),
-                        (float)a->scale,
-                        (float)alpha,
-                        (float)(1.0 - alpha),
-                        (float)a->k[TP_RMSPROP_EPS],
-                        (float)a->k[TP_RMSPROP_MOMENTUM] };
-    return update(c, f);
+    return step(c, rmsprop{ tp_options(c)->there, tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]),
+                            tp_out<float>(&c->y[2]), tp_out<float>(&c->y[3]) });
 }
 
 struct adagrad {
+    const tp_optim_attr *a;
     float *p, *v;
-    float scale, eps;
     struct numbers {
-        float l2, rate;
+        float scale, eps, l2, rate;
     };
-    __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
+    __device__ numbers of(const tp_segment &s) const
+    {
+        return { (float)a->scale, (float)a->k[TP_ADAGRAD_EPS], (float)s.l2, (float)s.rate };
+    }
     __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * *g + k.l2 * w, sum = v[j] + d * d;
+        const float w = p[i], d = k.scale * *g + k.l2 * w, sum = v[j] + d * d;
         v[j] = sum;
-        p[i] = w - k.rate * d / (sqrtf(sum) + eps);
+        p[i] = w - k.rate * d / (sqrtf(sum) + k.eps);
     }
 };
 
 static tp_code adagrad_step(const tp_call *c)
 {
-    const tp_optim_attr *a = tp_options(c);
-    const adagrad f = { tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]), (float)a->scale,
-                        (float)a->k[TP_ADAGRAD_EPS] };
-    return update(c, f);
+    return step(c,
+                adagrad{ tp_options(c)->there, tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]) });
 }
 
 struct lion {
+    const tp_optim_attr *a;
     float *p, *m;
-    float scale, beta1, beta2, rest1, rest2;
     struct numbers {
-        float rate, before;
+        float scale, beta1, beta2, rest1, rest2, rate, before;
     };
-    __device__ numbers of(const tp_segment &s) const { return { (float)s.rate, (float)s.before }; }
+    __device__ numbers of(const tp_segment &s) const
+    {
+        const double beta1 = a->k[TP_LION_BETA1], beta2 = a->k[TP_LION_BETA2];
+        return { (float)a->scale,      (float)beta1,  (float)beta2,   (float)(1.0 - beta1),
+                 (float)(1.0 - beta2), (float)s.rate, (float)s.before };
+    }
     __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
     {
-        const float w = p[i], d = scale * *g, old = m[j], to = beta1 * old + rest1 * d;
+        const float w = p[i], d = k.scale * *g, old = m[j], to = k.beta1 * old + k.rest1 * d;
         const float sign = to > 0.0f ? 1.0f : to < 0.0f ? -1.0f : to; /* 0 and NaN stay */
         p[i] = w - k.before * w - k.rate * sign;
-        m[j] = beta2 * old + rest2 * d;
+        m[j] = k.beta2 * old + k.rest2 * d;
     }
 };
 
 static tp_code lion_step(const tp_call *c)
 {
-    const tp_optim_attr *a = tp_options(c);
-    const double beta1 = a->k[TP_LION_BETA1], beta2 = a->k[TP_LION_BETA2];
-    const lion f = { tp_out<float>(&c->y[0]),
-                     tp_out<float>(&c->y[1]),
-                     (float)a->scale,
-                     (float)beta1,
-                     (float)beta2,
-                     (float)(1.0 - beta1),
-                     (float)(1.0 - beta2) };
-    return update(c, f);
+    return step(c, lion{ tp_options(c)->there, tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]) });
+}
+
+/* ---- schedule-free AdamW ---- */
+
+struct schedulefree {
+    const tp_optim_attr *a;
+    float *p, *e, *v;
+    struct numbers {
+        float scale, beta2, rest2, eps, toward, keep;
+        float root, decay, back, rate;
+    };
+    __device__ numbers of(const tp_segment &s) const
+    {
+        const double beta1 = a->k[TP_FREE_BETA1], beta2 = a->k[TP_FREE_BETA2];
+        const double toward = a->k[TP_FREE_C], rest = 1.0 - toward;
+        return { (float)a->scale,         (float)beta2,
+                 (float)(1.0 - beta2),    (float)a->k[TP_FREE_EPS],
+                 (float)toward,           (float)rest,
+                 (float)s.root,           (float)s.after,
+                 (float)(s.rate * beta1), (float)(s.rate * (1.0 - beta1 * rest)) };
+    }
+    __device__ void update(int64_t i, int64_t j, const float *g, numbers k) const
+    {
+        const float w = p[i], old = e[j], d = k.scale * *g;
+        const float v1 = k.beta2 * v[j] + k.rest2 * d * d;
+        const float q = d / (k.root * sqrtf(v1) + k.eps) + k.decay * w;
+        v[j] = v1;
+        p[i] = w + (k.toward * old - k.rate * q);
+        e[j] = k.keep * (old - k.back * q);
+    }
+};
+
+static tp_code schedulefree_step(const tp_call *c)
+{
+    return step(c, schedulefree{ tp_options(c)->there, tp_out<float>(&c->y[0]),
+                                 tp_out<float>(&c->y[1]), tp_out<float>(&c->y[2]) });
+}
+
+struct evaluation {
+    const tp_optim_attr *a;
+    float *p;
+    const float *e;
+    typedef float numbers;
+    __device__ numbers of(const tp_segment &) const
+    {
+        const double beta1 = a->k[TP_FREE_BETA1];
+        return (float)((1.0 - beta1) / beta1);
+    }
+    __device__ void update(int64_t i, int64_t j, const float *, numbers k) const
+    {
+        p[i] -= k * e[j];
+    }
+};
+
+static tp_code schedulefree_average(const tp_call *c)
+{
+    return step(
+        c, evaluation{ tp_options(c)->there, tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]) });
 }
 
 /* ---- norm, clipping, averaging ---- */
@@ -302,6 +364,8 @@ TP_CUDA_KERNEL_UNTYPED(adam_step)
 TP_CUDA_KERNEL_UNTYPED(rmsprop_step)
 TP_CUDA_KERNEL_UNTYPED(adagrad_step)
 TP_CUDA_KERNEL_UNTYPED(lion_step)
+TP_CUDA_KERNEL_UNTYPED(schedulefree_step)
+TP_CUDA_KERNEL_UNTYPED(schedulefree_average)
 TP_CUDA_KERNEL_UNTYPED(grad_squares)
 TP_CUDA_KERNEL_UNTYPED(grad_root)
 TP_CUDA_KERNEL_UNTYPED(grad_clip)

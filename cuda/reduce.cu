@@ -25,8 +25,8 @@ static float terms(const tp_call *c)
 template <class S, class F> static tp_code fold(const tp_call *c, F finish)
 {
     const tp_view b = tp__reduced(&c->x[0], axes_of(c));
-    return tp_fold_sum(c, &c->x[0], &b, tp_in<S>(&c->x[0]), (const S *)NULL,
-                       tp_out<float>(&c->y[0]), c->work, finish);
+    return tp_fold_sum(c, &c->x[0], &b, tp_in<S>(&c->x[0]), tp_out<float>(&c->y[0]), c->work,
+                       finish);
 }
 
 template <class S> static tp_code sum_fwd(const tp_call *c)

@@ -23,12 +23,13 @@ struct position_list {
 
 /* table[r][i] = cosine and sine of angle i at position r; sign: -1 to rotate back. */
 __global__ void __launch_bounds__(TP_THREADS)
-    angle_kernel(position_list positions, int64_t rows, tp_divisor pairs, double step, float sign,
-                 float2 *table)
+    angle_kernel(position_list positions, int64_t rows, tp_divisor pairs, double step,
+                 tp_rotary_scaling scaling, float sign, float2 *table)
 {
     TP_EACH (e, rows * pairs.d) {
         const int64_t r = tp_over(pairs, e), i = e - r * pairs.d;
-        double turns = positions(r) * exp2(step * (double)i) * 0.15915494309189534; /* 1/(2 pi) */
+        const double each = exp2(step * (double)i) * 0.15915494309189534; /* over 2 pi */
+        double turns = positions(r) * each * tp__rotary_slower(scaling, each);
         turns -= rint(turns);
         const float angle = (float)(6.2831853071795865 * turns);
         float2 t;
@@ -114,9 +115,10 @@ template <class S> static tp_code run(const tp_call *c, const S *x, S *y)
                                (double)cfg->offset };
     if (g.dim == 0) return TP_OK;
     const double step = g.pairs > 0 ? -log2(g.base) / (double)g.pairs : 0.0;
-    const tp_code code = tp_launch(
-        c, angle_kernel, tp_grid(c, g.tables * g.pairs), TP_THREADS, 0, at, g.tables,
-        tp_by(g.pairs), step, tp_is_backward(c) ? -1.0f : 1.0f, static_cast<float2 *>(c->work));
+    const tp_code code =
+        tp_launch(c, angle_kernel, tp_grid(c, g.tables * g.pairs), TP_THREADS, 0, at, g.tables,
+                  tp_by(g.pairs), step, tp__rotary_scaling(cfg), tp_is_backward(c) ? -1.0f : 1.0f,
+                  static_cast<float2 *>(c->work));
     if (code != TP_OK) return code;
     const bool packs = tp_aligned(x, y) && g.pairs % N == 0 && (g.dim - 2 * g.pairs) % N == 0;
     return packs ? turn<N>(c, g, cfg->interleaved, x, y) : turn<1>(c, g, cfg->interleaved, x, y);

@@ -50,12 +50,12 @@ static slopes slopes_of(const tp_call *c, int64_t rows)
 struct row_losses {
     float *y;
     tp_loss_part *part;
-    __device__ void put(int64_t r, float loss, bool counted = true) const
+    __device__ void put(int64_t r, float loss, float counted = 1.0f) const
     {
         if (y)
             y[r] = loss;
         else
-            part[r] = { loss, counted ? 1.0f : 0.0f };
+            part[r] = { loss, counted };
     }
 };
 
@@ -77,12 +77,20 @@ static tp_code add_up(const tp_call *c, int64_t rows, tp_code code)
 
 /* ---- negative log-likelihood ---- */
 
+/* The weight of class k: 1 without weights, 0 if the row does not count. A label beyond the classes
+ * counts, for its NaN. */
+static __device__ inline float weight_of(const tp_reader &w, int64_t k, int64_t V)
+{
+    return k < 0 ? 0.0f : w.p && k < V ? w[k] : 1.0f;
+}
+
 __global__ void __launch_bounds__(TP_THREADS)
-    nll_kernel(int64_t rows, int64_t V, tp_reader x, tp_ids t, row_losses to)
+    nll_kernel(int64_t rows, int64_t V, tp_reader x, tp_ids t, tp_reader w, row_losses to)
 {
     TP_EACH (r, rows) {
         const int64_t k = t[r];
-        to.put(r, k < 0 ? 0.0f : k < V ? -x[r * V + k] : NAN, k >= 0);
+        const float by = weight_of(w, k, V);
+        to.put(r, k < 0 ? 0.0f : k < V ? -x[r * V + k] * by : NAN, by);
     }
 }
 
@@ -91,24 +99,26 @@ static tp_code nll_fwd(const tp_call *c)
     const int64_t rows = c->x[1].numel, V = c->x[0].dim[c->x[0].ndim - 1];
     return add_up(c, rows,
                   tp_launch(c, nll_kernel, tp_grid(c, rows), TP_THREADS, 0, rows, V,
-                            tp_reads(&c->x[0]), tp_ids_of(&c->x[1], 0), row_losses_of(c)));
+                            tp_reads(&c->x[0]), tp_ids_of(&c->x[1], 0), tp_reads(&c->x[2]),
+                            row_losses_of(c)));
 }
 
 /* Runs as one block. */
-__global__ void __launch_bounds__(1024) counted_kernel(int64_t rows, tp_ids t, float *by)
+__global__ void __launch_bounds__(1024)
+    counted_kernel(int64_t rows, int64_t V, tp_ids t, tp_reader w, float *by)
 {
     double n = 0.0;
-    for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) n += t[r] >= 0;
+    for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) n += (double)weight_of(w, t[r], V);
     n = tp_block<tp_sum_of>(n);
-    if (threadIdx.x == 0) *by = n > 0.0 ? (float)(1.0 / n) : 1.0f;
+    if (threadIdx.x == 0) *by = n != 0.0 ? (float)(1.0 / n) : 1.0f;
 }
 
 __global__ void __launch_bounds__(TP_THREADS)
-    nll_grad(int64_t rows, int64_t V, tp_ids t, slopes g, tp_writer_of dx)
+    nll_grad(int64_t rows, int64_t V, tp_ids t, tp_reader w, slopes g, tp_writer_of dx)
 {
     TP_EACH (i, rows * V) {
-        const int64_t r = tp_div(i, V);
-        dx.put(i, t[r] == i - r * V ? -g[r] : 0.0f);
+        const int64_t r = tp_div(i, V), k = i - r * V;
+        dx.put(i, t[r] == k ? -g[r] * weight_of(w, k, V) : 0.0f);
     }
 }
 
@@ -116,16 +126,17 @@ static tp_code nll_bwd(const tp_call *c)
 {
     const int64_t rows = c->x[1].numel, V = c->x[0].dim[c->x[0].ndim - 1];
     const tp_ids t = tp_ids_of(&c->x[1], 0);
+    const tp_reader w = tp_reads(&c->x[2]);
     slopes g = slopes_of(c, rows);
     if (!c->dx[0].data) return TP_OK;
     if (attr_of(c)->reduction == TP_MEAN) {
         float *by = static_cast<float *>(c->work);
-        const tp_code code = tp_launch(c, counted_kernel, 1, 1024, 0, rows, t, by);
+        const tp_code code = tp_launch(c, counted_kernel, 1, 1024, 0, rows, V, t, w, by);
         if (code != TP_OK) return code;
         g.k = 1.0f;
         g.by = by;
     }
-    return tp_launch(c, nll_grad, tp_grid(c, rows * V), TP_THREADS, 0, rows, V, t, g,
+    return tp_launch(c, nll_grad, tp_grid(c, rows * V), TP_THREADS, 0, rows, V, t, w, g,
                      tp_writes(&c->dx[0]));
 }
 

@@ -6,7 +6,8 @@
  * (f32; half in bf16), with about 8 and 20 operations: bound by memory. Backward computes dx and
  * the sums for dw and db from one read of x and dy: each thread keeps the sums of its columns over
  * a block of rows (columns.cuh), which adds 1 byte per element, mostly in cache. Separate kernels
- * reread rows of more than 8192 elements. */
+ * reread rows of more than 8192 elements. A second tensor's rows follow those of the first in the
+ * same launch (layernorm_kv). */
 #include "cuda/kit/columns.cuh"
 #include "cuda/kit/row_param.cuh"
 #include "tensor/geometry/norms.h"
@@ -20,6 +21,18 @@ struct rownorm {
     float eps;
     bool centre;
     tp_row_param w, b;
+};
+
+/* The rows of one tensor, then those of a second, as one numbering; `first` are the first's.
+ * Variable indices would put the pointers into local memory. */
+template <class S> struct rows_of {
+    S *at[2];
+    int64_t first;
+    __device__ S *tensor(int64_t r) const { return r < first ? at[0] : at[1]; }
+    __device__ S *row(int64_t r, int64_t n) const
+    {
+        return r < first ? at[0] + r * n : at[1] + (r - first) * n;
+    }
 };
 
 /* How a row is distributed: each of LANES threads holds E elements in packs of N. */
@@ -89,13 +102,14 @@ static __device__ inline stats stats_of(const packs<S, C> &x, const rownorm &k, 
 
 /* n = 0 past the last row, where groups only take part in their warp's shuffles. */
 template <class S, class C>
-__global__ void __launch_bounds__(C::THREADS) norm_kernel(rownorm k, const S *x, S *y, stats *t)
+__global__ void __launch_bounds__(C::THREADS)
+    norm_kernel(rownorm k, rows_of<const S> x, rows_of<S> y, stats *t)
 {
     TP_EACH_BLOCK (g, (k.rows + C::GROUPS - 1) / C::GROUPS) {
         const int64_t r = g * C::GROUPS + threadIdx.x / C::LANES;
         const int n = r < k.rows ? (int)k.n : 0;
         packs<S, C> v;
-        v.load(x + r * k.n, n);
+        v.load(x.row(r, k.n), n);
         const stats s = stats_of(v, k, n);
 #pragma unroll
         for (int p = 0; p < C::PACKS; p++) {
@@ -106,7 +120,7 @@ __global__ void __launch_bounds__(C::THREADS) norm_kernel(rownorm k, const S *x,
             for (int e = 0; e < C::N; e++)
                 tp_put(&v.at[p].at[e], (tp_float(v.at[p].at[e]) - s.m) * s.s * w[e] + b[e]);
         }
-        v.store(y + r * k.n, n);
+        v.store(y.row(r, k.n), n);
         if (n > 0 && threadIdx.x % C::LANES == 0) t[r] = s;
     }
 }
@@ -172,11 +186,17 @@ static __device__ inline void put_sums(const float (&sum)[C::E], int n, float *p
     __syncthreads();
 }
 
-/* dx and part, [blocks][2][n], may be NULL. */
+/* The gradients of x, which may be NULL; add: accumulates. */
+template <class S> struct grad_rows : rows_of<S> {
+    bool add[2];
+    __device__ bool adds(int64_t r) const { return r < this->first ? add[0] : add[1]; }
+};
+
+/* part, [blocks][2][n], may be NULL. */
 template <class S, class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
-    norm_grad(rownorm k, int64_t size, const S *x, const S *dy, const stats *t, bool add, S *dx,
-              float *part)
+    norm_grad(rownorm k, int64_t size, rows_of<const S> x, rows_of<const S> dy, const stats *t,
+              grad_rows<S> dx, float *part)
 {
     const int n = (int)k.n;
     TP_EACH_BLOCK (b, (k.rows + size - 1) / size) {
@@ -186,11 +206,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
             const int64_t r = first + threadIdx.x / C::LANES;
             const bool live = r < last;
             packs<S, C> v, d;
-            v.load(x + r * k.n, live ? n : 0);
-            d.load(dy + r * k.n, live ? n : 0);
+            v.load(x.row(r, k.n), live ? n : 0);
+            d.load(dy.row(r, k.n), live ? n : 0);
             grad_row(k, live ? n : 0, live ? t[r] : stats(), v, d, sums);
-            if (dx && add) v.add(dx + r * k.n, live ? n : 0);
-            if (dx) v.store(dx + r * k.n, live ? n : 0);
+            S *const to = dx.tensor(r) ? dx.row(r, k.n) : NULL;
+            if (to && dx.adds(r)) v.add(to, live ? n : 0);
+            if (to) v.store(to, live ? n : 0);
         }
         if (part) {
             put_sums<C>(sums.dw, n, part + b * 2 * k.n);
@@ -202,10 +223,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 /* ---- rows too long for registers: a block processes a row and reads it again ---- */
 
 template <class S>
-__global__ void __launch_bounds__(1024) long_norm_kernel(rownorm k, const S *x, S *y, stats *t)
+__global__ void __launch_bounds__(1024)
+    long_norm_kernel(rownorm k, rows_of<const S> x, rows_of<S> y, stats *t)
 {
     TP_EACH_BLOCK (r, k.rows) {
-        const S *row = x + r * k.n;
+        const S *row = x.row(r, k.n);
+        S *const to = y.row(r, k.n);
         float m = 0.0f, v = 0.0f, w[1], b[1];
         if (k.centre) {
             for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) m += tp_float(row[i]);
@@ -217,7 +240,7 @@ __global__ void __launch_bounds__(1024) long_norm_kernel(rownorm k, const S *x, 
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
             tp_take<1>(w, k.w, i);
             tp_take<1>(b, k.b, i);
-            tp_put(y + r * k.n + i, (tp_float(row[i]) - m) * s * w[0] + b[0]);
+            tp_put(to + i, (tp_float(row[i]) - m) * s * w[0] + b[0]);
         }
         if (threadIdx.x == 0) t[r] = { m, s };
     }
@@ -225,25 +248,28 @@ __global__ void __launch_bounds__(1024) long_norm_kernel(rownorm k, const S *x, 
 
 template <class S>
 __global__ void __launch_bounds__(1024)
-    long_norm_grad(rownorm k, const S *x, const S *dy, const stats *t, bool add, S *dx)
+    long_norm_grad(rownorm k, rows_of<const S> xs, rows_of<const S> dys, const stats *t,
+                   grad_rows<S> dxs)
 {
     TP_EACH_BLOCK (r, k.rows) {
         const stats s = t[r];
+        const S *x = xs.row(r, k.n), *dy = dys.row(r, k.n);
+        if (!dxs.tensor(r)) continue;
         float sum_g = 0.0f, sum_gh = 0.0f, w[1];
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
             tp_take<1>(w, k.w, i);
-            const float g = tp_float(dy[r * k.n + i]) * w[0];
+            const float g = tp_float(dy[i]) * w[0];
             sum_g += g;
-            sum_gh += g * (tp_float(x[r * k.n + i]) - s.m) * s.s;
+            sum_gh += g * (tp_float(x[i]) - s.m) * s.s;
         }
         const float mean_g = k.centre ? tp_block<tp_sum_of>(sum_g) / (float)k.n : 0.0f;
         const float mean_gh = tp_block<tp_sum_of>(sum_gh) / (float)k.n;
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
             tp_take<1>(w, k.w, i);
-            const float h = (tp_float(x[r * k.n + i]) - s.m) * s.s;
-            const float d = s.s * (tp_float(dy[r * k.n + i]) * w[0] - mean_g - h * mean_gh);
-            S *to = dx + r * k.n + i;
-            tp_put(to, add ? tp_float(*to) + d : d);
+            const float h = (tp_float(x[i]) - s.m) * s.s;
+            const float d = s.s * (tp_float(dy[i]) * w[0] - mean_g - h * mean_gh);
+            S *to = dxs.row(r, k.n) + i;
+            tp_put(to, dxs.adds(r) ? tp_float(*to) + d : d);
         }
     }
 }
@@ -251,14 +277,15 @@ __global__ void __launch_bounds__(1024)
 /* A thread sums one column of one block of rows. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
-    long_norm_sums(rownorm k, int64_t size, const S *x, const S *dy, const stats *t, float *part)
+    long_norm_sums(rownorm k, int64_t size, rows_of<const S> x, rows_of<const S> dy, const stats *t,
+                   float *part)
 {
     TP_EACH (j, (k.rows + size - 1) / size * k.n) {
         const int64_t b = tp_div(j, k.n), i = j - b * k.n, last = min((b + 1) * size, k.rows);
         float dw = 0.0f, db = 0.0f;
         for (int64_t r = b * size; r < last; r++) {
-            const float d = tp_float(dy[r * k.n + i]);
-            dw += d * (tp_float(x[r * k.n + i]) - t[r].m) * t[r].s;
+            const float d = tp_float(dy.row(r, k.n)[i]);
+            dw += d * (tp_float(x.row(r, k.n)[i]) - t[r].m) * t[r].s;
             db += d;
         }
         part[b * 2 * k.n + i] = dw;
@@ -268,17 +295,42 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 /* ---- launchers ---- */
 
+static const tp_view *stats_view(const tp_call *c)
+{
+    return &c->y[c->ny - 1];
+}
+
 static rownorm rownorm_of(const tp_call *c)
 {
     const tp__rownorm_attr *a = static_cast<const tp__rownorm_attr *>(c->attr);
     rownorm k = {};
-    k.rows = c->y[1].numel / 2;
+    k.rows = stats_view(c)->numel / 2;
     k.n = c->x[0].dim[c->x[0].ndim - 1];
     k.eps = (float)a->eps;
     k.centre = a->centre;
-    k.w = tp_row_param_of(c, 1, 1.0f);
-    k.b = tp_row_param_of(c, 2, 0.0f);
+    k.w = tp_row_param_of(c, ROWNORM_W, 1.0f);
+    k.b = tp_row_param_of(c, ROWNORM_B, 0.0f);
     return k;
+}
+
+/* of: the views of x and of v, or of what belongs to them; v may be absent. */
+template <class S>
+static rows_of<S> pair_of(const tp_call *c, const rownorm &k, const tp_view *of, const tp_view *v)
+{
+    return { { tp_out<S>(of), v ? tp_out<S>(v) : NULL },
+             v ? c->x[ROWNORM_X].numel / max(k.n, (int64_t)1) : INT64_MAX };
+}
+
+template <class S> static rows_of<const S> inputs_of(const tp_call *c, const rownorm &k)
+{
+    return pair_of<const S>(c, k, c->x, c->nx > ROWNORM_V ? c->x + ROWNORM_V : NULL);
+}
+
+template <class S> static grad_rows<S> gradients_of(const tp_call *c, const rownorm &k)
+{
+    const bool two = c->nx > ROWNORM_V;
+    return { pair_of<S>(c, k, c->dx, two ? c->dx + ROWNORM_V : NULL),
+             { (c->add >> ROWNORM_X & 1u) != 0, two && (c->add >> ROWNORM_V & 1u) != 0 } };
 }
 
 /* Calls f(spread) for rows of n elements, of which each thread holds at most 32. */
@@ -305,12 +357,12 @@ template <class S, class F> static tp_code with_packs(bool aligned, int64_t n, F
 template <class S> static tp_code rownorm_fwd(const tp_call *c)
 {
     const rownorm k = rownorm_of(c);
-    const S *x = tp_in<S>(&c->x[0]);
-    S *y = tp_out<S>(&c->y[0]);
-    stats *t = tp_out<stats>(&c->y[1]);
+    const rows_of<const S> x = inputs_of<S>(c, k);
+    const rows_of<S> y = pair_of<S>(c, k, c->y, c->ny > 2 ? c->y + 1 : NULL);
+    stats *t = tp_out<stats>(stats_view(c));
     if (k.n > HELD)
         return tp_launch(c, long_norm_kernel<S>, tp_grid(c, k.rows, 1), 1024, 0, k, x, y, t);
-    const bool aligned = tp_aligned(c->x[0].data, c->y[0].data, k.w.at, k.b.at);
+    const bool aligned = tp_aligned(x.at[0], x.at[1], y.at[0], y.at[1], k.w.at, k.b.at);
     return with_packs<S>(aligned, k.n, [&](auto s) {
         typedef decltype(s) C;
         return tp_launch(c, norm_kernel<S, C>, tp_grid(c, k.rows, C::GROUPS), C::THREADS, 0, k, x,
@@ -319,26 +371,27 @@ template <class S> static tp_code rownorm_fwd(const tp_call *c)
 }
 
 template <class S>
-static tp_code grad(const tp_call *c, const rownorm &k, int64_t size, S *dx, float *part)
+static tp_code grad(const tp_call *c, const rownorm &k, int64_t size, float *part)
 {
-    const S *x = tp_in<S>(&c->x[0]), *dy = tp_in<S>(&c->dy[0]);
-    const stats *t = tp_in<stats>(&c->y[1]);
-    const bool add = c->add & 1u;
+    const rows_of<const S> x = inputs_of<S>(c, k);
+    const rows_of<const S> dy = pair_of<const S>(c, k, c->dy, c->ny > 2 ? c->dy + 1 : NULL);
+    const grad_rows<S> dx = gradients_of<S>(c, k);
+    const stats *t = tp_in<stats>(stats_view(c));
     const int64_t blocks = tp_row_blocks(k.rows, TP_WHOLE_ROWS);
     if (k.n > HELD) {
         const tp_code code = part ? tp_launch(c, long_norm_sums<S>, tp_grid(c, blocks * k.n),
                                               TP_THREADS, 0, k, size, x, dy, t, part)
                                   : TP_OK;
-        if (code != TP_OK || !dx) return code;
-        return tp_launch(c, long_norm_grad<S>, tp_grid(c, k.rows, 1), 1024, 0, k, x, dy, t, add,
-                         dx);
+        if (code != TP_OK || !(dx.at[0] || dx.at[1])) return code;
+        return tp_launch(c, long_norm_grad<S>, tp_grid(c, k.rows, 1), 1024, 0, k, x, dy, t, dx);
     }
-    return with_packs<S>(tp_aligned(x, dy, tp_in<S>(&c->dx[0]), static_cast<const S *>(k.w.at)),
-                         k.n, [&](auto s) {
-                             typedef decltype(s) C;
-                             return tp_launch(c, norm_grad<S, C>, tp_grid(c, blocks, 1), C::THREADS,
-                                              0, k, size, x, dy, t, add, dx, part);
-                         });
+    const bool aligned =
+        tp_aligned(x.at[0], x.at[1], dy.at[0], dy.at[1], dx.at[0], dx.at[1], k.w.at);
+    return with_packs<S>(aligned, k.n, [&](auto s) {
+        typedef decltype(s) C;
+        return tp_launch(c, norm_grad<S, C>, tp_grid(c, blocks, 1), C::THREADS, 0, k, size, x, dy,
+                         t, dx, part);
+    });
 }
 
 /* c->work: partial sums for dw and db per block of rows, [blocks][2][n]. */
@@ -346,20 +399,18 @@ template <class S> static tp_code rownorm_bwd(const tp_call *c)
 {
     const rownorm k = rownorm_of(c);
     const int64_t blocks = tp_row_blocks(k.rows, TP_WHOLE_ROWS);
-    const bool params = c->dx[1].data || (c->nx > 2 && c->dx[2].data);
+    const bool params = c->dx[ROWNORM_W].data || (c->nx > ROWNORM_B && c->dx[ROWNORM_B].data);
     float *part = params ? static_cast<float *>(c->work) : NULL;
-    tp_code code = grad<S>(c, k, tp_block_rows(k.rows, TP_WHOLE_ROWS), tp_out<S>(&c->dx[0]), part);
-    if (code == TP_OK && c->dx[1].data) code = tp_add_parts(c, k.n, blocks, 2 * k.n, part, 1);
-    if (code == TP_OK && c->nx > 2 && c->dx[2].data)
-        code = tp_add_parts(c, k.n, blocks, 2 * k.n, part + k.n, 2);
-    return code;
+    const tp_code code = grad<S>(c, k, tp_block_rows(k.rows, TP_WHOLE_ROWS), part);
+    return code == TP_OK ? tp_add_affine(c, k.n, blocks, part) : code;
 }
 
 static size_t rownorm_work(const tp_call *c)
 {
-    const bool params = !tp_absent(&c->x[1]) || (c->nx > 2 && !tp_absent(&c->x[2]));
+    const bool params =
+        !tp_absent(&c->x[ROWNORM_W]) || (c->nx > ROWNORM_B && !tp_absent(&c->x[ROWNORM_B]));
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
-    const int64_t blocks = tp_row_blocks(c->y[1].dim[0], TP_WHOLE_ROWS);
+    const int64_t blocks = tp_row_blocks(stats_view(c)->dim[0], TP_WHOLE_ROWS);
     return tp_is_backward(c) && params ? (size_t)(blocks * 2 * n) * sizeof(float) : 0;
 }
 

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) attn_f32_kernel(attn<S> a
     const attn_f32_block at(slabs, all.heads, all.batch);
     const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
     const int tile = attn_tiles(p.queries, ATTN_F32_TILE) - 1 - at.tile; /* the longest first */
-    attn_f32_tile t = { PACKED ? 0 : at.b, at.h, tile * ATTN_F32_TILE, 0 };
+    attn_f32_tile t = { at.b, at.h, tile * ATTN_F32_TILE, 0 };
     if (PACKED && t.i < 0) return;
     const int end = attn_end_key(p, t.i + ATTN_F32_TILE - 1);
     float o[4][4], top[4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
@@ -80,9 +80,11 @@ template <bool POSITIONS, bool PACKED, class S>
 static tp_code launch(const tp_call *c, const attn<S> &p)
 {
     const int slabs = max(attn_tiles(p.dim, ATTN_F32_TILE), 1);
-    const int tiles = attn_tiles(p.queries, ATTN_F32_TILE);
-    return tp_launch(c, attn_f32_kernel<POSITIONS, PACKED, S>,
-                     (unsigned)(slabs * p.heads * p.batch * tiles), ATTN_F32_THREADS,
+    const int64_t tiles = attn_tiles(p.queries, ATTN_F32_TILE);
+    const int64_t blocks = tiles * slabs * p.heads * p.batch;
+    const tp_code code = attn_check_blocks(c, blocks);
+    if (code != TP_OK) return code;
+    return tp_launch(c, attn_f32_kernel<POSITIONS, PACKED, S>, (unsigned)blocks, ATTN_F32_THREADS,
                      POSITIONS ? ATTN_F32_SHARED_WIDE : ATTN_F32_SHARED, p, slabs);
 }
 
@@ -107,7 +109,10 @@ template <class S> static tp_code rel_attention_fwd(const tp_call *c)
 
 template <class S> static tp_code packed_attention_fwd(const tp_call *c)
 {
-    return launch<false, true>(c, attn_packed_problem<S>(c));
+    const attn<S> p = attn_packed_problem<S>(c);
+    if constexpr (std::is_same<S, bf16>::value)
+        if (attn_mma_serves(p)) return tp__attention_mma_fwd(c, p);
+    return launch<false, true>(c, p);
 }
 
 TP_CUDA_KERNEL(attention_fwd)

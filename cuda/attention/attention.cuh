@@ -53,8 +53,8 @@ template <class S> struct attn {
     int splits;
     attn_sink<S> dq, dk, dv, dbias;
     tp_packing of_q, of_k; /* packed documents; queries, keys and room are those of the longest */
-    /* Dropout uses element [B,H,drop_queries,drop_keys], with b counted from drop_first. */
-    int drop_first, drop_queries, drop_keys;
+    bool packed;
+    int drop_queries, drop_keys; /* dropout's element is one of [B,H,drop_queries,drop_keys] */
 };
 
 template <class S> static inline attn_sink<S> attn_sink_of(const tp_view *v)
@@ -126,12 +126,13 @@ template <class S> static attn<S> attn_packed_problem(const tp_call *c)
     padded.x = x;
     padded.attr = &a->cfg;
     attn<S> p = attn_problem<S>(&padded, false);
+    p.packed = true;
     p.of_q = tp__packing(&c->x[PACKED_OF_Q], c->x[0].dim[0], a->queries);
     p.of_k = tp__packing(&c->x[PACKED_OF_K], c->x[1].dim[0], a->keys);
     return p;
 }
 
-/* If PACKED, document b as a separate problem with batch row 0; otherwise the whole problem. */
+/* If PACKED, document b as row b of a batch of its length; otherwise the whole problem. */
 template <bool PACKED, class S>
 using attn_part = typename std::conditional<PACKED, const attn<S>, const attn<S> &>::type;
 
@@ -140,20 +141,21 @@ static __device__ inline attn_part<PACKED, S> attn_document(const attn<S> &all, 
 {
     if constexpr (PACKED) {
         const tp_rows q = tp__document(&all.of_q, b), k = tp__document(&all.of_k, b);
+        /* Rows before such a batch, if positive. */
+        const int64_t of_q = q.first - b * q.count, of_k = k.first - b * k.count;
         attn<S> p = all;
-        p.drop_first = b;
         p.queries = (int)q.count;
         p.keys = p.room = (int)k.count;
         p.ahead = p.keys - p.queries;
-        p.q += q.first * p.width;
-        p.k += k.first * p.kv_width;
-        p.v += k.first * p.kv_width;
-        p.out += q.first * p.width;
-        p.lse += q.first * p.heads;
-        if (p.dout) p.dout += q.first * p.width, p.delta += q.first * p.heads;
-        p.dq.move(q.first * p.width);
-        p.dk.move(k.first * p.kv_width);
-        p.dv.move(k.first * p.kv_width);
+        p.q += of_q * p.width;
+        p.k += of_k * p.kv_width;
+        p.v += of_k * p.kv_width;
+        p.out += of_q * p.width;
+        p.lse += of_q * p.heads;
+        if (p.dout) p.dout += of_q * p.width, p.delta += of_q * p.heads;
+        p.dq.move(of_q * p.width);
+        p.dk.move(of_k * p.kv_width);
+        p.dv.move(of_k * p.kv_width);
         return p;
     } else {
         return all;
@@ -163,6 +165,17 @@ static __device__ inline attn_part<PACKED, S> attn_document(const attn<S> &all, 
 TP_HD static inline int attn_tiles(int n, int tile)
 {
     return (n + tile - 1) / tile;
+}
+
+/* Fails the call if a launch cannot have this many blocks. Packed documents are tiled as if each
+ * were as long as the longest. */
+static inline tp_code attn_check_blocks(const tp_call *c, int64_t blocks)
+{
+    if (blocks <= INT32_MAX) return TP_OK;
+    return tp__cuda_fail(c, TP_E_SHAPE,
+                         "%lld blocks of threads (documents or batch rows, times tiles of rows of "
+                         "the longest, times heads), but a launch has at most %d; split the batch",
+                         (long long)blocks, INT32_MAX);
 }
 
 /* Keys visible to queries first..last are in [begin, end). */
@@ -219,8 +232,7 @@ template <class S> static __device__ inline int64_t attn_row(const attn<S> &p, i
 template <class S>
 static __device__ inline int64_t attn_element(const attn<S> &p, int b, int h, int i, int j)
 {
-    const int64_t row = (int64_t)(p.drop_first + b) * p.heads + h;
-    return (row * p.drop_queries + i) * p.drop_keys + j;
+    return (((int64_t)b * p.heads + h) * p.drop_queries + i) * p.drop_keys + j;
 }
 
 /* Decides which elements of the probabilities [B,H,N,S] to drop; neighbours share random words. */

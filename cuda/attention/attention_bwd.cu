@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) attn_f32_query_grad(attn<
     const attn_f32_block at(slabs, all.heads, all.batch);
     const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
     const int tiles = attn_tiles(p.queries, ATTN_F32_TILE), tile = tiles - 1 - at.tile;
-    attn_f32_tile t = { PACKED ? 0 : at.b, at.h, tile * ATTN_F32_TILE, 0 };
+    attn_f32_tile t = { at.b, at.h, tile * ATTN_F32_TILE, 0 };
     if (PACKED && tile < 0) return;
     const int end = attn_end_key(p, t.i + ATTN_F32_TILE - 1);
     float by_key[4][4], by_position[4][4];
@@ -121,13 +121,12 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) attn_f32_key_grad(attn<S>
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const attn_f32_block at(slabs, all.heads / all.group, DISTANCES ? all.splits : all.batch);
     const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
-    const int b = PACKED ? 0 : at.b;
-    attn_f32_tile t = { b, at.h * p.group, 0, at.tile * ATTN_F32_TILE };
+    attn_f32_tile t = { at.b, at.h * p.group, 0, at.tile * ATTN_F32_TILE };
     if (PACKED && t.j >= p.room) return;
     const int last = min(t.j + ATTN_F32_TILE, p.keys) - 1;
     const int end = !DISTANCES ? attn_end_query(p, last) : p.span && t.j >= p.span ? 0 : p.queries;
-    const int first = DISTANCES ? (int)((int64_t)at.b * p.batch / p.splits) : b;
-    const int stop = DISTANCES ? (int)((int64_t)(at.b + 1) * p.batch / p.splits) : b + 1;
+    const int first = DISTANCES ? (int)((int64_t)at.b * p.batch / p.splits) : at.b;
+    const int stop = DISTANCES ? (int)((int64_t)(at.b + 1) * p.batch / p.splits) : at.b + 1;
     float dk[4][4], dv[4][4];
     attn_f32_clear(dk);
     attn_f32_clear(dv);
@@ -147,7 +146,7 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) attn_f32_key_grad(attn<S>
         for (int c = 0; c < 4; c++) {
             const int j = t.j + 4 * ty + r, x = at.x0 + 4 * tx + c;
             if (j >= p.room || x >= p.dim) continue;
-            const int64_t to = ((int64_t)b * p.room + j) * p.kv_width + at.h * p.dim + x;
+            const int64_t to = ((int64_t)at.b * p.room + j) * p.kv_width + at.h * p.dim + x;
             if (DISTANCES) p.dpos[to] = dk[r][c];
             if (!DISTANCES && p.dk.to) p.dk.put(to, dk[r][c]);
             if (!DISTANCES && p.dv.to) p.dv.put(to, dv[r][c]);
@@ -222,6 +221,8 @@ template <class... P>
 static tp_code launch(const tp_call *c, void (*kernel)(P...), int64_t blocks, bool wide,
                       typename std::common_type<P>::type... args)
 {
+    const tp_code code = attn_check_blocks(c, blocks);
+    if (code != TP_OK) return code;
     return tp_launch(c, kernel, (unsigned)blocks, ATTN_F32_THREADS,
                      wide ? ATTN_F32_SHARED_WIDE : ATTN_F32_SHARED, args...);
 }
@@ -372,8 +373,10 @@ template <class S> static tp_code packed_attention_bwd(const tp_call *c)
     p.dv = attn_sink_of<S>(&c->dx[2]);
     const tp_code code = tp_launch(
         c, attn_f32_delta<S>, tp_grid(c, p.of_q.rows * p.heads, TP_THREADS / 32), TP_THREADS, 0, p);
-    return code == TP_OK ? grad_rows<false, true>(c, p, max(attn_tiles(p.dim, ATTN_F32_TILE), 1))
-                         : code;
+    if (code != TP_OK) return code;
+    if constexpr (std::is_same<S, bf16>::value)
+        if (attn_mma_serves(p)) return tp__attention_mma_bwd(c, p);
+    return grad_rows<false, true>(c, p, max(attn_tiles(p.dim, ATTN_F32_TILE), 1));
 }
 
 template <class S> static tp_code attention_bwd(const tp_call *c)

@@ -6,12 +6,12 @@
  * 64 columns takes 64 mma, 16 ldmatrix, 32 2^x and one barrier. If no key is masked, dropped or
  * rescaled, a step of 330 instructions would be bound by mma and 2^x instead of issue; currently
  *
- *     budget: attn_mma_kernel<64, 2> sm_90 480 instructions
- *     budget: attn_mma_kernel<64, 1> sm_90 290 instructions
+ *     budget: attn_mma_kernel<64, 2, false> sm_90 480 instructions
+ *     budget: attn_mma_kernel<64, 1, false> sm_90 290 instructions
  */
 #include "cuda/attention/attention_mma_fwd.cuh"
 
-template <int COLS, int ROWS>
+template <int COLS, int ROWS, bool PACKED>
 static __device__ inline void step(const attn<bf16> &p, const attn_mma_block &at,
                                    attn_mma_queries<COLS, ROWS> &w, int i, int j, const bf16 *keys,
                                    const bf16 *values)
@@ -33,17 +33,19 @@ static __device__ inline void step(const attn<bf16> &p, const attn_mma_block &at
                 tp_mma_bf16(s[r][n + 1], w.q[r][k], b + 2, s[r][n + 1]);
             }
         }
-    attn_mma_values<COLS, ROWS, true>(p, at, w, s, i, j, edge, values);
+    attn_mma_values<COLS, ROWS, true, PACKED>(p, at, w, s, i, j, edge, values);
 }
 
-template <int COLS, int ROWS>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_kernel(attn<bf16> p)
+template <int COLS, int ROWS, bool PACKED>
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_kernel(attn<bf16> all)
 {
     constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS, TILE = ATTN_MMA_STEP * COLS;
     TP_SHARED_REST(bf16, room);
     bf16 *const ring = room + BLOCK * COLS; /* keys and values of two steps */
-    const attn_mma_block at(p.heads, p.batch);
+    const attn_mma_block at(all.heads, all.batch);
+    const attn_part<PACKED, bf16> p = attn_document<PACKED>(all, at.b);
     const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* the longest first */
+    if (PACKED && first < 0) return;
     const int i = first + (int)threadIdx.x / 32 * 16 * ROWS;
     const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
     const int64_t head = (int64_t)at.b * p.room * p.kv_width + at.h / p.group * p.dim;
@@ -75,20 +77,22 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_kernel(attn<bf16
                 for (int k = 0; k < COLS / 16; k++)
                     tp_frag_a<COLS>(w.q[r][k], room, i - first + 16 * r, k);
         if (i < p.queries && (!p.causal || j < i + 16 * ROWS + p.ahead))
-            step(p, at, w, i, j, now, now + TILE);
+            step<COLS, ROWS, PACKED>(p, at, w, i, j, now, now + TILE);
         bf16 *const swap = now;
         now = other;
         other = swap;
     }
-    attn_mma_finish(p, at, w, i);
+    /* Not p, whose pointers would take registers until here. */
+    attn_mma_finish(attn_document<PACKED>(all, at.b), at, w, i);
 }
 
 template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn<bf16> &p)
 {
     constexpr int BLOCK = 16 * ROWS * ATTN_MMA_WARPS;
-    return tp_launch(c, attn_mma_kernel<COLS, ROWS>,
-                     (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), ATTN_MMA_THREADS,
-                     (size_t)(BLOCK + 4 * ATTN_MMA_STEP) * COLS * sizeof(bf16), p);
+    return tp_launch(
+        c, p.packed ? attn_mma_kernel<COLS, ROWS, true> : attn_mma_kernel<COLS, ROWS, false>,
+        (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), ATTN_MMA_THREADS,
+        (size_t)(BLOCK + 4 * ATTN_MMA_STEP) * COLS * sizeof(bf16), p);
 }
 
 /* Both block sizes compute identical rows; the smaller is used when the larger would leave

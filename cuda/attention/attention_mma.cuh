@@ -8,6 +8,7 @@
 #define TP_ATTENTION_MMA_CUH
 
 #include "cuda/attention/attention.cuh"
+#include "cuda/attention/drop_mma.cuh"
 #include "cuda/kit/tiles.cuh"
 
 constexpr float ATTN_MMA_LOG2E = 1.4426950408889634f;
@@ -23,11 +24,13 @@ tp_code tp__rel_attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
 
 /* Heads of 8 n <= 128 columns are padded with zeros to 32, 64 or 128. The scale must be positive,
- * or maxima would become minima. */
+ * or maxima would become minima. Blocks, of 64 rows or more, are counted in 32 bits. */
 static inline bool attn_mma_serves(const attn<bf16> &p)
 {
-    return p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 && p.scale > 1e-6f &&
-           tp_aligned(p.q, p.k, p.v, p.pos, p.out, p.dout) && tp_aligned(p.dq.to, p.dk.to, p.dv.to);
+    const int64_t tiles = max(attn_tiles(p.queries, 64), attn_tiles(p.room, 64));
+    return tiles * p.batch * p.heads <= INT32_MAX && p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 &&
+           p.scale > 1e-6f && tp_aligned(p.q, p.k, p.v, p.pos, p.out, p.dout) &&
+           tp_aligned(p.dq.to, p.dk.to, p.dv.to);
 }
 /* Calls f(COLS) with the padded head size. */
 template <class F> static tp_code attn_mma_by_columns(const attn<bf16> &p, F f)
@@ -75,23 +78,27 @@ static __device__ inline void attn_mma_mask(const attn<bf16> &p, const attn_mma_
         }
 }
 
-/* Bit 4 n + e: dropout drops element (n, e). */
-template <bool TRANSPOSED, int N, bool DISTANCES = false>
+/* Bit 4 n + e: dropout drops element (n, e). PACKED: p is a document. */
+template <bool TRANSPOSED, int N, bool DISTANCES = false, bool PACKED = false>
 static __device__ inline uint32_t attn_mma_dropped(const attn<bf16> &p, const attn_mma_block &at,
                                                    int row, int column)
 {
-    static_assert(N <= 8, "a bit for each element");
-    attn_dropout dropout;
-    uint32_t bits = 0;
     if (!p.drop_below) return 0;
-#pragma unroll 1
-    for (int k = 0; k < 4 * N; k++) {
-        const int r = row + k / 2 % 2 * 8, c = column + k / 4 * 8 + k % 2;
-        const int64_t i = TRANSPOSED ? c : r, j = DISTANCES ? c + p.ahead - r : TRANSPOSED ? r : c;
-        const int64_t e = (((int64_t)at.b * p.heads + at.h) * p.queries + i) * p.keys + j;
-        bits |= (uint32_t)dropout.drops(p, e) << k;
+    const int g = (int)threadIdx.x % 32 / 4, q2 = (int)threadIdx.x % 4 * 2;
+    const tp_mask m = { p.random, p.drop_below, p.keep_scale };
+    const auto element = [&](int i, int j) {
+        if constexpr (PACKED) return attn_element(p, at.b, at.h, i, j);
+        return (((int64_t)at.b * p.heads + at.h) * p.queries + i) * p.keys + j;
+    };
+    if constexpr (TRANSPOSED) {
+        const int i = column - q2, r = row - g;
+        const int64_t first = element(i, DISTANCES ? i + p.ahead - (r + 15) : r);
+        return drop_mma_columns<N, DISTANCES>(m, first,
+                                              (int64_t)(PACKED ? p.drop_keys : p.keys) + DISTANCES);
+    } else {
+        const int64_t first[2] = { element(row, column - q2), element(row + 8, column - q2) };
+        return drop_mma_rows<N>(m, first, 8 * N);
     }
-    return bits;
 }
 
 /* Applies dropout; costs one branch without it. */
@@ -106,20 +113,27 @@ static __device__ inline void attn_mma_drop(const attn<bf16> &p, float s[N][4], 
             s[n][e] = dropped >> (4 * n + e) & 1u ? 0.0f : p.keep_scale * s[n][e];
 }
 
+/* s += columns 16 k to 16 k + 15 of 16 rows, an A operand, times the rows of a tile. */
+template <int COLS, int N>
+static __device__ inline void attn_mma_product(float s[N][4], const uint32_t a[4], const bf16 *tile,
+                                               int k)
+{
+#pragma unroll
+    for (int n = 0; n < N; n += 2) {
+        uint32_t b[4];
+        tp_frag_b<COLS>(b, tile, 8 * n, k);
+        tp_mma_bf16(s[n], a, b, s[n]);
+        tp_mma_bf16(s[n + 1], a, b + 2, s[n + 1]);
+    }
+}
+
 /* s += 16 rows, held as A operands, times the rows of a tile. */
 template <int COLS, int N>
 static __device__ inline void attn_mma_products(float s[N][4], const uint32_t a[COLS / 16][4],
                                                 const bf16 *tile)
 {
 #pragma unroll
-    for (int k = 0; k < COLS / 16; k++)
-#pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            uint32_t b[4];
-            tp_frag_b<COLS>(b, tile, 8 * n, k);
-            tp_mma_bf16(s[n], a[k], b, s[n]);
-            tp_mma_bf16(s[n + 1], a[k], b + 2, s[n + 1]);
-        }
+    for (int k = 0; k < COLS / 16; k++) attn_mma_product<COLS, N>(s, a[k], tile, k);
 }
 
 /* o += s, rounded to bf16, times the rows of a tile. */

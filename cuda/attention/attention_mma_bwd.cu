@@ -8,20 +8,22 @@
  * 16 by 32 takes 48 mma (dk, dv: 64), 24 (32) ldmatrix and 16 2^x per lane. If no key is masked or
  * dropped, 210 (320) instructions would be bound by mma and shared memory reads; currently
  *
- *     budget: attn_mma_query_grad<64> sm_90 275 instructions
- *     budget: attn_mma_key_grad<64, false> sm_90 330 instructions
+ *     budget: attn_mma_query_grad<64, false> sm_90 275 instructions
+ *     budget: attn_mma_key_grad<64, false, false> sm_90 330 instructions
  */
 #include "cuda/attention/attention_mma_bwd.cuh"
 
 /* The owner of 64 queries computes dq. */
-template <int COLS>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_query_grad(attn<bf16> p)
+template <int COLS, bool PACKED>
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_query_grad(attn<bf16> all)
 {
     TP_SHARED_REST(bf16, room);
     constexpr int STEPS = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEPS * COLS;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const attn_mma_block at(p.heads, p.batch);
+    const attn_mma_block at(all.heads, all.batch);
+    const attn_part<PACKED, bf16> p = attn_document<PACKED>(all, at.b);
     const int first = (attn_tiles(p.queries, ATTN_MMA_ROWS) - 1 - at.tile) * ATTN_MMA_ROWS;
+    if (PACKED && first < 0) return;
     const int i = first + 16 * warp;
     const int row = i + lane / 4, end = attn_end_key(p, min(first + ATTN_MMA_ROWS, p.queries) - 1);
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
@@ -62,8 +64,8 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_query_grad(attn<
         if (p.mask || p.biased || j + STEPS > p.keys || (p.causal && j + STEPS - 1 > i + p.ahead))
             attn_mma_mask<false, N>(p, at, row, column, s);
         dout.scores(dp, tiles.now + TILE);
-        attn_mma_gradients<N>(p, attn_mma_dropped<false, N>(p, at, row, column), s, dp,
-                              [&](int, int e) { return of_row[e / 2]; });
+        attn_mma_gradients<N>(p, attn_mma_dropped<false, N, false, PACKED>(p, at, row, column), s,
+                              dp, [&](int, int e) { return of_row[e / 2]; });
         attn_mma_mix<COLS, N>(dq, s, tiles.now);
     }
     const float scale[2] = { p.scale, p.scale };
@@ -71,15 +73,18 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_query_grad(attn<
 }
 
 /* The owner of 64 keys computes dk and dv; GROUPED: over the query heads that share them. */
-template <int COLS, bool GROUPED>
-__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_key_grad(attn<bf16> p)
+template <int COLS, bool GROUPED, bool PACKED>
+__global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_key_grad(attn<bf16> all)
 {
     TP_SHARED_REST(bf16, room);
     constexpr int STEPS = ATTN_MMA_STEPS<COLS>, N = ATTN_MMA_BLOCKS<COLS>, TILE = STEPS * COLS;
+    constexpr int UNROLL = PACKED && COLS == 128 ? 2 : COLS / 16; /* registers are scarce */
     TP_SHARED(float2, of_query, [2][STEPS]);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const attn_mma_block own(p.heads / p.group, p.batch);
+    const attn_mma_block own(all.heads / all.group, all.batch);
+    const attn_part<PACKED, bf16> p = attn_document<PACKED>(all, own.b);
     const int first = own.tile * ATTN_MMA_ROWS, j = first + 16 * warp, row = j + lane / 4;
+    if (PACKED && first >= p.keys) return;
     const int begin = attn_begin_query(p, first);
     attn_mma_ring<COLS> tiles = { room + 2 * ATTN_MMA_ROWS * COLS,
                                   room + 2 * ATTN_MMA_ROWS * COLS + 2 * TILE };
@@ -119,12 +124,12 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_key_grad(attn<bf
             if (j < p.keys && !(p.causal && j > i + STEPS - 1 + p.ahead)) {
                 const int column = i + lane % 4 * 2;
                 float s[N][4], dp[N][4];
-                k.scores(s, tiles.now);
+                k.template scores<UNROLL>(s, tiles.now);
                 if (p.mask || p.biased || (p.causal && j + 15 > i + p.ahead))
                     attn_mma_mask<true, N>(p, at, row, column, s);
-                v.scores(dp, tiles.now + TILE);
+                v.template scores<UNROLL>(dp, tiles.now + TILE);
                 attn_mma_gradients<N>(
-                    p, attn_mma_dropped<true, N>(p, at, row, column), s, dp,
+                    p, attn_mma_dropped<true, N, false, PACKED>(p, at, row, column), s, dp,
                     [&](int n, int e) { return of_query[slot][8 * n + lane % 4 * 2 + e % 2]; });
                 attn_mma_mix<COLS, N>(dv, dp, tiles.now + TILE);
                 attn_mma_mix<COLS, N>(dk, s, tiles.now);
@@ -136,27 +141,34 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2) attn_mma_key_grad(attn<bf
         for (int n = 0; n < COLS / 8 && row + 8 * half >= p.keys; n++)
             dk[n][2 * half] = dk[n][2 * half + 1] = dv[n][2 * half] = dv[n][2 * half + 1] = 0.0f;
     const float scale[2] = { p.scale, p.scale }, one[2] = { 1.0f, 1.0f };
-    if (p.dk.to) attn_mma_store<COLS>(p, p.dk, own, p.room, p.kv_width, j, scale, dk);
-    if (p.dv.to) attn_mma_store<COLS>(p, p.dv, own, p.room, p.kv_width, j, one, dv);
+    /* Not p's, which would take registers until here. */
+    const attn_part<PACKED, bf16> to = attn_document<PACKED>(all, own.b);
+    if (to.dk.to) attn_mma_store<COLS>(to, to.dk, own, to.room, to.kv_width, j, scale, dk);
+    if (to.dv.to) attn_mma_store<COLS>(to, to.dv, own, to.room, to.kv_width, j, one, dv);
+}
+
+template <int COLS, bool PACKED> static tp_code gradients(const tp_call *c, const attn<bf16> &p)
+{
+    const size_t shared =
+        (size_t)(2 * ATTN_MMA_ROWS + 4 * ATTN_MMA_STEPS<COLS>)*COLS * sizeof(bf16);
+    const int heads = p.batch * p.heads;
+    tp_code code = TP_OK;
+    if (p.dq.to)
+        code = tp_launch(c, attn_mma_query_grad<COLS, PACKED>,
+                         (unsigned)(attn_tiles(p.queries, ATTN_MMA_ROWS) * heads), ATTN_MMA_THREADS,
+                         shared, p);
+    if (code == TP_OK && (p.dk.to || p.dv.to))
+        code = tp_launch(c,
+                         p.group > 1 ? attn_mma_key_grad<COLS, true, PACKED>
+                                     : attn_mma_key_grad<COLS, false, PACKED>,
+                         (unsigned)(attn_tiles(p.room, ATTN_MMA_ROWS) * heads / p.group),
+                         ATTN_MMA_THREADS, shared, p);
+    return code;
 }
 
 tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p)
 {
     return attn_mma_by_columns(p, [&](auto columns) {
-        constexpr int COLS = decltype(columns)::value;
-        const size_t shared =
-            (size_t)(2 * ATTN_MMA_ROWS + 4 * ATTN_MMA_STEPS<COLS>)*COLS * sizeof(bf16);
-        const int heads = p.batch * p.heads;
-        tp_code code = TP_OK;
-        if (p.dq.to)
-            code = tp_launch(c, attn_mma_query_grad<COLS>,
-                             (unsigned)(attn_tiles(p.queries, ATTN_MMA_ROWS) * heads),
-                             ATTN_MMA_THREADS, shared, p);
-        if (code == TP_OK && (p.dk.to || p.dv.to))
-            code = tp_launch(
-                c, p.group > 1 ? attn_mma_key_grad<COLS, true> : attn_mma_key_grad<COLS, false>,
-                (unsigned)(attn_tiles(p.room, ATTN_MMA_ROWS) * heads / p.group), ATTN_MMA_THREADS,
-                shared, p);
-        return code;
+        return p.packed ? gradients<columns, true>(c, p) : gradients<columns, false>(c, p);
     });
 }

@@ -60,21 +60,30 @@ template <int COLS, int ROWS> struct attn_mma_queries {
 };
 
 /* Completes a step from its logits s: queries from i, keys from j. edge: pairs may be masked. */
-template <int COLS, int ROWS, bool BIASED>
+template <int COLS, int ROWS, bool BIASED, bool PACKED = false>
 static __device__ inline void attn_mma_values(const attn<bf16> &p, const attn_mma_block &at,
                                               attn_mma_queries<COLS, ROWS> &w,
                                               float s[ROWS][ATTN_MMA_N][4], int i, int j, bool edge,
                                               const bf16 *values)
 {
+    constexpr int BITS = 4 * ATTN_MMA_N; /* of 16 rows */
+    static_assert(ROWS * BITS <= 32, "a bit for each element");
     const int lane = (int)threadIdx.x % 32, row = i + lane / 4, column = j + lane % 4 * 2;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         if (edge)
             attn_mma_mask<false, ATTN_MMA_N, false, BIASED>(p, at, row + 16 * r, column, s[r]);
         attn_mma_fold<COLS, ATTN_MMA_N>(s[r], w.o[r], w.top[r], w.sum[r], p.scale * ATTN_MMA_LOG2E);
-        attn_mma_drop<ATTN_MMA_N>(p, s[r],
-                                  attn_mma_dropped<false, ATTN_MMA_N>(p, at, row + 16 * r, column));
     }
+    uint32_t dropped = 0;
+    if (p.drop_below)
+#pragma unroll 1
+        for (int r = 0; r < ROWS; r++)
+            dropped |=
+                attn_mma_dropped<false, ATTN_MMA_N, false, PACKED>(p, at, row + 16 * r, column)
+                << (BITS * r);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) attn_mma_drop<ATTN_MMA_N>(p, s[r], dropped >> (BITS * r));
 #pragma unroll
     for (int k = 0; k < ATTN_MMA_N / 2; k++) {
         uint32_t a[ROWS][4];

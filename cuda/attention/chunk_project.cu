@@ -4,7 +4,8 @@
  *
  * for each head, where p is the softmax of the scores z over the tokens of a chunk and g_sj = <x_s,
  * dy_j>. Hidden tokens have p = 0, and their x is not read. A second tensor with the same weights
- * takes another pass of each kernel; both dz are added.
+ * shares the launches of short chunks of rank 1 and otherwise takes another pass of each kernel;
+ * both dz are added.
  *
  * Short chunks, with heads that are 1, 2, 4 .. 32 packs wide: a warp takes a head of a chunk and
  * keeps its rows of x in registers, so that x and z are read once and dx is written once. In bf16,
@@ -112,73 +113,104 @@ static __device__ inline void weigh(const warp_part &w, unsigned seen, int64_t s
     for (int k = 0; k < STEPS; k++) p[k] *= scale;
 }
 
+/* The projected tensors of a launch: with one rank both, else one, for want of registers. Backward
+ * takes both one after the other in each warp, which adds their dz. dx may be NULL. */
+template <class S, class X> struct warp_values {
+    int n;
+    const S *x[2], *dy[2];
+    S *y[2];
+    X *dx[2];
+};
+
 template <bool ONE, int STEPS, class S>
-__global__ void __launch_bounds__(WARP_THREADS)
-    project_kernel(chunk_geometry g, int lanes, const S *x, const S *z, S *y)
+static __device__ inline void project_one(const chunk_geometry &g, const warp_part &w, int64_t t,
+                                          int64_t i, const S *x, const S *z, S *y)
 {
     constexpr int N = (int)(16 / sizeof(S));
+    const int64_t col = i * g.D + w.pack * N;
+    const int64_t first = t * g.l + w.token, column = first * g.n + i * g.r;
+    const unsigned seen = seen_rows<STEPS>(g, w, first);
+    tp_pack<S> v[STEPS], out;
+    load_rows<STEPS>(seen, w.step * g.C, x + first * g.C + col, v);
+    for (int64_t j = 0; j < (ONE ? 1 : g.r); j++) {
+        float p[STEPS], sum[N] = {};
+        weigh<STEPS>(w, seen, w.step * g.n, z + column + j, p);
+#pragma unroll
+        for (int k = 0; k < STEPS; k++)
+            for (int m = 0; m < N; m++) sum[m] += p[k] * tp_float(v[k].at[m]);
+#pragma unroll
+        for (int m = 0; m < N; m++) tp_put(&out.at[m], joined<tp_sum_of>(sum[m], w.lanes, 32));
+        if (w.token == 0) tp_store(y + (t * g.r + j) * g.C + col, out);
+    }
+}
+
+template <bool ONE, int STEPS, class S>
+__global__ void __launch_bounds__(WARP_THREADS, 1)
+    project_kernel(chunk_geometry g, int lanes, warp_values<S, S> q, const S *z)
+{
     const warp_part w = part_of(g, lanes);
-    for (int64_t e = tp_warp_number(); e < g.chunks * g.H; e += tp_warps()) {
-        const int64_t t = tp_div(e, g.H), i = e - t * g.H, col = i * g.D + w.pack * N;
-        const int64_t first = t * g.l + w.token, column = first * g.n + i * g.r;
-        const unsigned seen = seen_rows<STEPS>(g, w, first);
-        tp_pack<S> v[STEPS], out;
-        load_rows<STEPS>(seen, w.step * g.C, x + first * g.C + col, v);
-        for (int64_t j = 0; j < (ONE ? 1 : g.r); j++) {
-            float p[STEPS], sum[N] = {};
-            weigh<STEPS>(w, seen, w.step * g.n, z + column + j, p);
-#pragma unroll
-            for (int k = 0; k < STEPS; k++)
-                for (int m = 0; m < N; m++) sum[m] += p[k] * tp_float(v[k].at[m]);
-#pragma unroll
-            for (int m = 0; m < N; m++) tp_put(&out.at[m], joined<tp_sum_of>(sum[m], w.lanes, 32));
-            if (w.token == 0) tp_store(y + (t * g.r + j) * g.C + col, out);
-        }
+    const int64_t heads = g.chunks * g.H;
+    for (int64_t e = tp_warp_number(); e < (ONE ? q.n : 1) * heads; e += tp_warps()) {
+        const bool second = ONE && e >= heads;
+        const int64_t head = second ? e - heads : e, t = tp_div(head, g.H);
+        project_one<ONE, STEPS>(g, w, t, head - t * g.H, second ? q.x[1] : q.x[0], z,
+                                second ? q.y[1] : q.y[0]);
     }
 }
 
 /* dx and dz may be NULL. add: to dz. */
 template <bool ONE, int STEPS, class S, class X, class Z>
-__global__ void __launch_bounds__(WARP_THREADS)
-    project_grad(chunk_geometry g, int lanes, const S *x, const S *z, const S *dy, X *dx, Z *dz,
-                 bool add)
+static __device__ inline void grad_one(const chunk_geometry &g, const warp_part &w, int64_t t,
+                                       int64_t i, const S *x, const S *z, const S *dy, X *dx, Z *dz,
+                                       bool add)
 {
     constexpr int N = (int)(16 / sizeof(S));
-    const warp_part w = part_of(g, lanes);
-    for (int64_t e = tp_warp_number(); e < g.chunks * g.H; e += tp_warps()) {
-        const int64_t t = tp_div(e, g.H), i = e - t * g.H, col = i * g.D + w.pack * N;
-        const int64_t first = t * g.l + w.token;
-        const unsigned seen = seen_rows<STEPS>(g, w, first);
-        tp_pack<S> v[STEPS];
-        float sums[STEPS][N] = {};
-        load_rows<STEPS>(seen, w.step * g.C, x + first * g.C + col, v);
-        for (int64_t j = 0; j < (ONE ? 1 : g.r); j++) {
-            const int64_t column = first * g.n + i * g.r + j;
-            const tp_pack<S> from = tp_load(dy + (t * g.r + j) * g.C + col);
-            float p[STEPS], dot[STEPS] = {}, mean = 0.0f;
-            weigh<STEPS>(w, seen, w.step * g.n, z + column, p);
-#pragma unroll
-            for (int k = 0; k < STEPS; k++) {
-                for (int m = 0; m < N; m++) {
-                    dot[k] += tp_float(v[k].at[m]) * tp_float(from.at[m]);
-                    sums[k][m] += p[k] * tp_float(from.at[m]);
-                }
-                dot[k] = joined<tp_sum_of>(dot[k], 1, w.lanes);
-                mean += p[k] * dot[k];
-            }
-            mean = joined<tp_sum_of>(mean, w.lanes, 32);
-#pragma unroll
-            for (int k = 0; k < STEPS; k++) {
-                if (dz && w.pack == 0 && k * w.step < w.left)
-                    chunk_put(dz + column + k * w.step * g.n, p[k] * (dot[k] - mean), add);
-            }
-        }
+    const int64_t col = i * g.D + w.pack * N, first = t * g.l + w.token;
+    const unsigned seen = seen_rows<STEPS>(g, w, first);
+    tp_pack<S> v[STEPS];
+    float sums[STEPS][N] = {};
+    load_rows<STEPS>(seen, w.step * g.C, x + first * g.C + col, v);
+    for (int64_t j = 0; j < (ONE ? 1 : g.r); j++) {
+        const int64_t column = first * g.n + i * g.r + j;
+        const tp_pack<S> from = tp_load(dy + (t * g.r + j) * g.C + col);
+        float p[STEPS], dot[STEPS] = {}, mean = 0.0f;
+        weigh<STEPS>(w, seen, w.step * g.n, z + column, p);
 #pragma unroll
         for (int k = 0; k < STEPS; k++) {
-            tp_pack<X, N> out;
-            for (int m = 0; m < N; m++) tp_put(&out.at[m], sums[k][m]);
-            if (dx && k * w.step < w.left) tp_store(dx + (first + k * w.step) * g.C + col, out);
+            for (int m = 0; m < N; m++) {
+                dot[k] += tp_float(v[k].at[m]) * tp_float(from.at[m]);
+                sums[k][m] += p[k] * tp_float(from.at[m]);
+            }
+            dot[k] = joined<tp_sum_of>(dot[k], 1, w.lanes);
+            mean += p[k] * dot[k];
         }
+        mean = joined<tp_sum_of>(mean, w.lanes, 32);
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            if (dz && w.pack == 0 && k * w.step < w.left)
+                chunk_put(dz + column + k * w.step * g.n, p[k] * (dot[k] - mean), add);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) {
+        tp_pack<X, N> out;
+        for (int m = 0; m < N; m++) tp_put(&out.at[m], sums[k][m]);
+        if (dx && k * w.step < w.left) tp_store(dx + (first + k * w.step) * g.C + col, out);
+    }
+}
+
+template <bool ONE, int STEPS, class S, class X, class Z>
+__global__ void __launch_bounds__(WARP_THREADS)
+    project_grad(chunk_geometry g, int lanes, warp_values<S, X> q, const S *z, Z *dz, bool add)
+{
+    const warp_part w = part_of(g, lanes);
+    for (int64_t e = tp_warp_number(); e < g.chunks * g.H; e += tp_warps()) {
+        const int64_t t = tp_div(e, g.H);
+        /* no variable index, so the pointers stay in registers */
+#pragma unroll 1
+        for (int m = 0; m < (ONE ? q.n : 1); m++)
+            grad_one<ONE, STEPS>(g, w, t, e - t * g.H, m ? q.x[1] : q.x[0], z,
+                                 m ? q.dy[1] : q.dy[0], m ? q.dx[1] : q.dx[0], dz, add || m > 0);
     }
 }
 
@@ -197,24 +229,39 @@ template <class S> static warp_plan plan_of(const chunk_geometry &g, bool aligne
     return w;
 }
 
+/* The first n tensors from tensor `first` on. */
+template <class S, class X>
+static warp_values<S, X> warp_values_of(const tp_call *c, int first, int n)
+{
+    warp_values<S, X> q = {};
+    for (q.n = 0; q.n < n; q.n++) {
+        const chunk_values v = values_of(c, first + q.n);
+        q.x[q.n] = tp_in<S>(v.x);
+        q.y[q.n] = tp_out<S>(v.y);
+        if (!tp_is_backward(c)) continue;
+        q.dy[q.n] = tp_in<S>(v.dy);
+        q.dx[q.n] = tp_out<X>(v.dx);
+    }
+    return q;
+}
+
 template <int STEPS, class S>
-static tp_code forward_warps(const tp_call *c, const chunk_geometry &g, const chunk_values &v,
-                             int lanes)
+static tp_code forward_warps(const tp_call *c, const chunk_geometry &g, int first, int n, int lanes)
 {
     return tp_launch(c, g.r == 1 ? project_kernel<true, STEPS, S> : project_kernel<false, STEPS, S>,
-                     tp_grid(c, g.chunks * g.H, WARP_THREADS / 32), WARP_THREADS, 0, g, lanes,
-                     tp_in<S>(v.x), tp_in<S>(&c->x[CHUNK_SCORES]), tp_out<S>(v.y));
+                     tp_grid(c, n * g.chunks * g.H, WARP_THREADS / 32), WARP_THREADS, 0, g, lanes,
+                     warp_values_of<S, S>(c, first, n), tp_in<S>(&c->x[CHUNK_SCORES]));
 }
 
 template <int STEPS, class S, class X, class Z>
-static tp_code backward_warps(const tp_call *c, const chunk_geometry &g, const chunk_values &v,
+static tp_code backward_warps(const tp_call *c, const chunk_geometry &g, int first, int n,
                               int lanes)
 {
     return tp_launch(
         c, g.r == 1 ? project_grad<true, STEPS, S, X, Z> : project_grad<false, STEPS, S, X, Z>,
-        tp_grid(c, g.chunks * g.H, WARP_THREADS / 32), WARP_THREADS, 0, g, lanes, tp_in<S>(v.x),
-        tp_in<S>(&c->x[CHUNK_SCORES]), tp_in<S>(v.dy), tp_out<X>(v.dx),
-        tp_out<Z>(&c->dx[CHUNK_SCORES]), v.add);
+        tp_grid(c, g.chunks * g.H, WARP_THREADS / 32), WARP_THREADS, 0, g, lanes,
+        warp_values_of<S, X>(c, first, n), tp_in<S>(&c->x[CHUNK_SCORES]),
+        tp_out<Z>(&c->dx[CHUNK_SCORES]), first > 0);
 }
 
 /* ---- any size: one thread per element ---- */
@@ -368,42 +415,46 @@ template <class S> static tp_code chunk_project_fwd(const tp_call *c)
         aligned = aligned && tp_aligned(tp_in<S>(v.x), tp_in<S>(v.y));
     }
     const warp_plan w = plan_of<S>(g, aligned);
+    const int n = w.steps > 0 && g.r == 1 ? c->ny : 1;
     tp_code code = TP_OK;
-    for (int i = 0; i < c->ny && code == TP_OK; i++) {
+    for (int i = 0; i < c->ny && code == TP_OK; i += n) {
         const chunk_values v = values_of(c, i);
         code = w.steps == 0 && tp__chunk_spans_serve(g) ? tp__chunk_spans_fwd(c, g, v)
-               : w.steps == 4                           ? forward_warps<4, S>(c, g, v, w.lanes)
-               : w.steps == 8                           ? forward_warps<8, S>(c, g, v, w.lanes)
+               : w.steps == 4                           ? forward_warps<4, S>(c, g, i, n, w.lanes)
+               : w.steps == 8                           ? forward_warps<8, S>(c, g, i, n, w.lanes)
                                                         : forward_any<S>(c, g, v);
     }
     return code;
 }
 
+/* The gradients of n tensors from `first` on; more than one only by warps. */
 template <class S, class X, class Z>
-static tp_code backward(const tp_call *c, const chunk_geometry &g, const chunk_values &v,
+static tp_code backward(const tp_call *c, const chunk_geometry &g, int first, int n,
                         const warp_plan &w)
 {
+    const chunk_values v = values_of(c, first);
     if (w.steps == 0 && tp__chunk_spans_serve(g)) return tp__chunk_spans_bwd(c, g, v);
-    return w.steps == 4   ? backward_warps<4, S, X, Z>(c, g, v, w.lanes)
-           : w.steps == 8 ? backward_warps<8, S, X, Z>(c, g, v, w.lanes)
+    return w.steps == 4   ? backward_warps<4, S, X, Z>(c, g, first, n, w.lanes)
+           : w.steps == 8 ? backward_warps<8, S, X, Z>(c, g, first, n, w.lanes)
                           : backward_any<S, X, Z>(c, g, v);
 }
 
 template <class S> static tp_code chunk_project_bwd(const tp_call *c)
 {
     const chunk_geometry g = geometry_of(c);
-    bool aligned = true;
+    bool aligned = true, same = true; /* types of gradients */
     for (int i = 0; i < c->ny; i++) {
         const chunk_values v = values_of(c, i);
         aligned = aligned && tp_aligned(tp_in<S>(v.x), tp_in<S>(v.dy), v.dx->data);
+        same = same && v.dx->dtype == values_of(c, 0).dx->dtype;
     }
     const warp_plan w = plan_of<S>(g, aligned);
+    const int n = same && w.steps > 0 && g.r == 1 ? c->ny : 1;
     tp_code code = TP_OK;
-    for (int i = 0; i < c->ny && code == TP_OK; i++) {
-        const chunk_values v = values_of(c, i);
-        code = chunk_with_gradient<S>(v.dx, [&](auto x) {
+    for (int i = 0; i < c->ny && code == TP_OK; i += n) {
+        code = chunk_with_gradient<S>(values_of(c, i).dx, [&](auto x) {
             return chunk_with_gradient<S>(&c->dx[CHUNK_SCORES], [&](auto z) {
-                return backward<S, decltype(x), decltype(z)>(c, g, v, w);
+                return backward<S, decltype(x), decltype(z)>(c, g, i, n, w);
             });
         });
     }

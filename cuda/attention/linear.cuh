@@ -246,7 +246,7 @@ static tp_code lin_run_sums(const tp_call *c, const tp_lin &g, lin<S> p, const l
 template <class S>
 __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_apply_kernel(lin<S> p, lin_side<S> side, const float *sums, float *denominator,
-                     float factor, S *to, int slabs, int tiles)
+                     float factor, attn_sink<S> to, int slabs, int tiles)
 {
     TP_SHARED_REST(float, kept);
     float *const stage = kept + ATTN_F32_FLOATS;
@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
         for (int c = 0; c < 4; c++) {
             const int column = k.x0 + 4 * tx + c;
             if (column < p.dim)
-                tp_put(to + ((int64_t)k.b * side.n + row) * p.width + k.h * p.dim + column,
+                to.put(((int64_t)k.b * side.n + row) * p.width + k.h * p.dim + column,
                        by == 0.0f ? 0.0f : by * acc[r][c]);
         }
     }
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
 template <class S>
 static tp_code lin_apply(const tp_call *c, const tp_lin &g, const lin<S> &p,
                          const lin_side<S> &side, const float *sums, float *denominator,
-                         float factor, S *to)
+                         float factor, attn_sink<S> to)
 {
     const int slabs = attn_tiles(p.dim, ATTN_F32_TILE), tiles = attn_tiles(side.n, ATTN_F32_TILE);
     return tp_launch(c, lin_apply_kernel<S>, (unsigned)(g.batch * g.heads * slabs * tiles),

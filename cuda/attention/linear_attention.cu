@@ -80,7 +80,7 @@ template <class S> static tp_code linear_attention_fwd(const tp_call *c)
     if (code == TP_OK) code = lin_find_shifts(c, g, p, q, false, room.rows);
     if (code != TP_OK) return code;
     return lin_apply(c, g, p, q, p.sums, p.normalise ? p.denominator : NULL, p.factor,
-                     tp_out<S>(&c->y[LIN_Y]));
+                     attn_sink_of<S>(&c->y[LIN_Y]));
 }
 
 TP_CUDA_KERNEL(linear_attention_fwd)

@@ -30,10 +30,10 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 /* Computes dx of 64 rows via their features, which were multiplied by `right` sums^T, with `last`
  * (1 if NULL) in the last column. */
-template <class S>
+template <class S, class D>
 __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     lin_grad_kernel(lin<S> p, lin_side<S> side, const S *right, const float *by, const float *last,
-                    const float *sums, S *dx, int slabs, int tiles)
+                    const float *sums, D *dx, int slabs, int tiles)
 {
     TP_SHARED_REST(float, kept);
     float *const stage = kept + ATTN_F32_FLOATS;
@@ -87,16 +87,20 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1)
     }
 }
 
+/* dx in S, or in f32 if it belongs to a parameter. */
 template <class S>
 static tp_code lin_gradient(const tp_call *c, const tp_lin &g, const lin<S> &p,
                             const lin_side<S> &side, const S *right, const float *by,
-                            const float *last, const float *sums, S *dx)
+                            const float *last, const float *sums, const tp_view *dx)
 {
     const int slabs = attn_tiles(p.dim, ATTN_F32_TILE), tiles = attn_tiles(side.n, ATTN_F32_TILE);
-    if (!dx) return TP_OK;
-    return tp_launch(c, lin_grad_kernel<S>, (unsigned)(g.batch * g.heads * slabs * tiles),
-                     ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, right, by, last, sums, dx, slabs,
-                     tiles);
+    if (!dx->data) return TP_OK;
+    return tp_with_type(c, dx->dtype, [&](auto d) {
+        using D = decltype(d);
+        return tp_launch(c, lin_grad_kernel<S, D>, (unsigned)(g.batch * g.heads * slabs * tiles),
+                         ATTN_F32_THREADS, ATTN_F32_SHARED, p, side, right, by, last, sums,
+                         tp_out<D>(dx), slabs, tiles);
+    });
 }
 
 template <class S> static tp_code linear_attention_bwd(const tp_call *c)
@@ -109,18 +113,18 @@ template <class S> static tp_code linear_attention_bwd(const tp_call *c)
     const lin_side<S> q = lin_queries<S>(g, c), k = lin_keys<S>(g, c);
     const S *dy = tp_in<S>(&c->dy[LIN_Y]), *v = tp_in<S>(&c->x[LIN_V]);
     float *const by = room.rows, *const last = room.rows + rows;
-    S *dk = tp_out<S>(&c->dx[LIN_K]), *dv = tp_out<S>(&c->dx[LIN_V]);
+    const tp_view *dk = &c->dx[LIN_K], *dv = &c->dx[LIN_V];
     p.partial = room.partial;
     tp_code code = lin_take_projection(c, room.projection, &p.projection);
     if (code == TP_OK)
         code = tp_launch(c, lin_query_rows<S>, tp_grid(c, 32 * rows), TP_THREADS, 0, p, g.queries,
                          rows, tp_in<S>(&c->y[LIN_Y]), dy, by, last);
-    if (code == TP_OK)
-        code = lin_gradient(c, g, p, q, dy, by, last, p.sums, tp_out<S>(&c->dx[LIN_Q]));
-    if (code != TP_OK || (!dk && !dv)) return code;
+    if (code == TP_OK) code = lin_gradient(c, g, p, q, dy, by, last, p.sums, &c->dx[LIN_Q]);
+    if (code != TP_OK || (!dk->data && !dv->data)) return code;
     code = lin_run_sums(c, g, p, q, dy, by, last, 1.0f, room.dsums);
     if (code == TP_OK) code = lin_gradient(c, g, p, k, v, NULL, NULL, room.dsums, dk);
-    if (code == TP_OK && dv) code = lin_apply(c, g, p, k, room.dsums, NULL, 1.0f, dv);
+    if (code == TP_OK && dv->data)
+        code = lin_apply(c, g, p, k, room.dsums, NULL, 1.0f, attn_sink_of<S>(dv));
     return code;
 }
 

@@ -1,11 +1,11 @@
 /* ls_attention.cu - long-short attention, forward: one softmax over window and chunk vectors.
  *
- * bf16 with heads of 64 and 32 runs on tensor cores (ls_mma_fwd.cuh); everything else, including
- * dropout, uses this file's kernel. A block owns 64 queries of a head and loops over the band of
- * its window, then its vectors, in tiles of 64 columns, with one running maximum and sum for both
- * (ls_plain.cuh). Keys and values are read once per tile of queries, from cache; bound by 6 D
- * operations per visible pair at f32 rate. Saves the log-sum-exp. A query that sees no key gets
- * zeros and a log-sum-exp of 0. */
+ * bf16 with heads of 64 and 32 runs on tensor cores (ls_mma_fwd.cuh); everything else uses this
+ * file's kernel. A block owns 64 queries of a head and loops over the band of its window, then its
+ * vectors, in tiles of 64 columns, with one running maximum and sum for both (ls_plain.cuh). Keys
+ * and values are read once per tile of queries, from cache; bound by 6 D operations per visible
+ * pair at f32 rate. Saves the log-sum-exp. A query that sees no key gets zeros and a log-sum-exp
+ * of 0. */
 #include "cuda/attention/ls_mma_fwd.cuh"
 
 /* A thread's state of its four queries: largest logits, sums, four output columns. */
@@ -142,7 +142,7 @@ template <class S> static tp_code ls_attention_fwd(const tp_call *c)
 {
     if (c->y[0].numel == 0) return TP_OK;
     const ls_call<S> p = ls_call_of<S>(c);
-    const tp_code code = ls_bias_logits(c, p);
+    const tp_code code = ls_dot_products(c, p);
     return code == TP_OK ? ls_forward(c, p) : code;
 }
 

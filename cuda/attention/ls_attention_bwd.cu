@@ -15,24 +15,6 @@
  * (ls_plain.cuh). */
 #include "cuda/attention/ls_mma_bwd.cuh"
 
-/* delta[(b H + h) N + t], one warp for each. */
-template <class S>
-__global__ void __launch_bounds__(TP_THREADS)
-    ls_delta_kernel(ls_call<S> p, int64_t items, const S *y, const S *dy, float *delta)
-{
-    const int lane = (int)threadIdx.x % 32, warps = TP_THREADS / 32;
-    for (int64_t m = (int64_t)blockIdx.x * warps + threadIdx.x / 32; m < items;
-         m += (int64_t)gridDim.x * warps) {
-        const int64_t row = tp_div(m, p.H), b = tp_div(row, p.N);
-        const int h = (int)(m - row * p.H), t = (int)(row - b * p.N);
-        const int64_t at = row * p.width + (int64_t)h * p.D;
-        float sum = 0.0f;
-        for (int d = lane; d < p.D; d += 32) sum += tp_float(y[at + d]) * tp_float(dy[at + d]);
-        sum = tp_warp<tp_sum_of>(sum);
-        if (lane == 0) delta[(b * p.H + h) * p.N + t] = sum;
-    }
-}
-
 /* Turns logits into probabilities after dropout, and gradients dp into those of the logits. */
 template <bool TABLE, class S>
 static __device__ inline void ls_probabilities(const ls_call<S> &p, const ls_grad<S> &g, int part,
@@ -150,7 +132,7 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
 {
     TP_SHARED_REST(float, pool);
     float *rows = pool, *ps = pool + LS_SQUARE, *dss = ps + LS_SQUARE;
-    const ls_column c = ls_column_of<TABLE>(p, o);
+    const ls_column c = ls_column_of<TABLE>(p, o, blockIdx.x);
     const int h = c.h, c0 = c.c0, d0 = c.piece * LS_TILE;
     const S *bias = o.part == LS_VECTOR_PART ? NULL : (TABLE ? p.r_r : p.r_w) + h * p.D;
     float dx[4][4], dv[4][4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
@@ -205,50 +187,71 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
 
 /* ---- sums ---- */
 
-/* Row i of a table's gradient: the splits of distance i, and of all beyond it if i is the clamp. */
-__global__ void __launch_bounds__(TP_THREADS)
-    ls_table_kernel(int64_t numel, int width, int splits, int n, int clamp, const float *part,
-                    ls_out dx)
-{
-    TP_EACH (i, numel) {
-        const int64_t row = tp_div(i, width), col = i - row * width;
-        const int64_t end = row < clamp ? row + 1 : row > clamp ? 0 : n;
-        double sum = 0.0;
-        for (int64_t k = row; k < min(end, (int64_t)n); k++)
-            for (int s = 0; s < splits; s++)
-                sum += (double)part[((int64_t)s * n + k) * width + col];
-        ls_put(dx, i, (float)sum);
-    }
-}
+/* part[block][column] = sum of f[row][head] x[row][column] over the rows of a block, out of `rows`,
+ * n in each batch row; x advances by `step` per batch row, f is [batch,H,n]. */
+template <class S> struct ls_weighed {
+    int64_t rows, blocks, step;
+    int n, clamp;
+    const float *f;
+    const S *x;
+    float *part;
+};
 
-/* part[block][column] = sum of f[row][head] x[row][column] over the block's rows, out of `batches`
- * times n; x advances by `step` per batch, f is [batch,H,n]. */
+template <class S> struct ls_weighed_pair {
+    ls_weighed<S> at[2];
+};
+
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
-    ls_weigh_kernel(ls_call<S> p, int64_t rows, int n, int64_t step, int clamp, const float *f,
-                    const S *x, float *part)
+    ls_weigh_kernel(int width, int H, int D, ls_weighed_pair<S> pair, int64_t blocks)
 {
-    const int64_t blocks = (rows + p.sum_rows - 1) / p.sum_rows;
-    TP_EACH (i, blocks * p.width) {
-        const int64_t block = tp_div(i, p.width), col = i - block * p.width, h = col / p.D;
-        const int64_t end = min((block + 1) * p.sum_rows, rows);
+    TP_EACH (i, blocks * width) {
+        const int64_t all = tp_div(i, width), col = i - all * width, h = col / D;
+        const bool second = all >= pair.at[0].blocks;
+        const ls_weighed<S> q = second ? pair.at[1] : pair.at[0]; /* in registers */
+        const int64_t block = all - (second ? pair.at[0].blocks : 0), first = block * LS_SUM_ROWS;
         float sum = 0.0f;
-        for (int64_t row = block * p.sum_rows; row < end; row++) {
-            const int64_t b = tp_div(row, n), k = row - b * n;
-            sum += f[(b * p.H + h) * n + k] *
-                   tp_float(x[b * step + min(k, (int64_t)clamp) * p.width + col]);
+        for (int64_t row = first; row < min(first + LS_SUM_ROWS, q.rows); row++) {
+            const int64_t b = tp_div(row, q.n), k = row - b * q.n;
+            sum += q.f[(b * H + h) * q.n + k] *
+                   tp_float(q.x[b * q.step + min(k, (int64_t)q.clamp) * width + col]);
         }
-        part[i] = sum;
+        q.part[block * width + col] = sum;
     }
 }
 
+/* Rows of a gradient from `part` [splits,n,width]: row i sums the splits of row i and, if i is the
+ * clamp, of all rows beyond it. A bias has one row. The threads before `end` own the elements of
+ * this gradient or an earlier one. */
+struct ls_splits {
+    const float *part;
+    int64_t splits, end;
+    int n, clamp;
+    ls_out dx;
+};
+
+enum { LS_SUMS = 4 }; /* gradients: of both tables and both biases */
+
+struct ls_sum_list {
+    int count;
+    ls_splits at[LS_SUMS];
+};
+
 __global__ void __launch_bounds__(TP_THREADS)
-    ls_blocks_kernel(int64_t width, int64_t blocks, const float *part, ls_out dx)
+    ls_sums_kernel(int width, ls_sum_list list, int64_t numel)
 {
-    TP_EACH (i, width) {
+    TP_EACH (e, numel) {
+        int g = 0;
+        while (e >= list.at[g].end) g++;
+        const ls_splits &q = list.at[g];
+        const int64_t i = e - (g > 0 ? list.at[g - 1].end : 0);
+        const int64_t row = tp_div(i, width), col = i - row * width;
+        const int64_t end = row < q.clamp ? row + 1 : row > q.clamp ? 0 : q.n;
         double sum = 0.0;
-        for (int64_t k = 0; k < blocks; k++) sum += (double)part[k * width + i];
-        ls_put(dx, i, (float)sum);
+        for (int64_t k = row; k < min(end, (int64_t)q.n); k++)
+            for (int64_t s = 0; s < q.splits; s++)
+                sum += (double)q.part[(s * q.n + k) * width + col];
+        ls_put(q.dx, i, (float)sum);
     }
 }
 
@@ -256,109 +259,136 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 static const ls_out NOWHERE = { NULL, true };
 
+/* One launch per part. */
 template <bool TABLE, class S>
 static tp_code ls_launch_plain_columns(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g,
-                                       ls_columns o, int64_t blocks)
+                                       const ls_column_parts &parts)
 {
-    const auto kernel = o.part == LS_WINDOW_PART      ? ls_column_kernel<TABLE, LS_DIAGONAL, S>
-                        : ls_vector_way(p) == LS_SAME ? ls_column_kernel<TABLE, LS_SAME, S>
-                                                      : ls_column_kernel<TABLE, LS_ANY, S>;
-    o.pieces = (int)ls_tiles(p.D);
-    return tp_launch(c, kernel, (unsigned)(blocks * o.pieces), LS_THREADS,
-                     3 * LS_SQUARE * sizeof(float), p, g, o);
+    tp_code code = TP_OK;
+    for (int part = 0; part < LS_PARTS && code == TP_OK; part++) {
+        const auto kernel = part == LS_WINDOW_PART        ? ls_column_kernel<TABLE, LS_DIAGONAL, S>
+                            : ls_vector_way(p) == LS_SAME ? ls_column_kernel<TABLE, LS_SAME, S>
+                                                          : ls_column_kernel<TABLE, LS_ANY, S>;
+        ls_columns o = parts.at[part];
+        o.pieces = (int)ls_tiles(p.D);
+        code = tp_launch(c, kernel, (unsigned)(o.blocks * o.pieces), LS_THREADS,
+                         3 * LS_SQUARE * sizeof(float), p, g, o);
+    }
+    return code;
 }
 
 template <bool TABLE>
-static tp_code ls_launch_blocks(const tp_call *c, const ls_call<float> &p, const ls_grad<float> &g,
-                                const ls_columns &o, int64_t blocks)
+static tp_code ls_launch_columns(const tp_call *c, const ls_call<float> &p, const ls_grad<float> &g,
+                                 const ls_column_parts &parts)
 {
-    return ls_launch_plain_columns<TABLE>(c, p, g, o, blocks);
+    return ls_launch_plain_columns<TABLE>(c, p, g, parts);
 }
 
 template <bool TABLE, int D>
 static tp_code ls_mma_launch_columns(const tp_call *c, const ls_call<bf16> &p,
-                                     const ls_grad<bf16> &g, const ls_columns &o, int64_t blocks)
+                                     const ls_grad<bf16> &g, const ls_column_parts &parts)
 {
-    const auto kernel = o.part == LS_WINDOW_PART ? ls_mma_column_grad<D, TABLE, true>
-                                                 : ls_mma_column_grad<D, TABLE, false>;
+    const auto kernel =
+        p.drop.below > 0 ? ls_mma_column_grad<D, TABLE, true> : ls_mma_column_grad<D, TABLE, false>;
+    const int64_t blocks = parts.at[LS_WINDOW_PART].blocks + parts.at[LS_VECTOR_PART].blocks;
     return tp_launch(c, kernel, (unsigned)blocks, LS_MMA_THREADS,
-                     sizeof(ls_mma_column_shared<D, TABLE>), p, g, o);
+                     sizeof(ls_mma_column_shared<D, TABLE>), p, g, parts);
 }
 
 template <bool TABLE>
-static tp_code ls_launch_blocks(const tp_call *c, const ls_call<bf16> &p, const ls_grad<bf16> &g,
-                                const ls_columns &o, int64_t blocks)
+static tp_code ls_launch_columns(const tp_call *c, const ls_call<bf16> &p, const ls_grad<bf16> &g,
+                                 const ls_column_parts &parts)
 {
-    if (!ls_mma_serves_bwd(p, g.dy)) return ls_launch_plain_columns<TABLE>(c, p, g, o, blocks);
-    if (p.D == 64) return ls_mma_launch_columns<TABLE, 64>(c, p, g, o, blocks);
-    return ls_mma_launch_columns<TABLE, 32>(c, p, g, o, blocks);
+    if (!ls_mma_serves_bwd(p, g.dy)) return ls_launch_plain_columns<TABLE>(c, p, g, parts);
+    if (p.D == 64) return ls_mma_launch_columns<TABLE, 64>(c, p, g, parts);
+    return ls_mma_launch_columns<TABLE, 32>(c, p, g, parts);
 }
 
+/* The columns of a part: distances or, unless TABLE, keys. */
 template <bool TABLE, class S>
-static tp_code ls_launch_columns(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g,
-                                 int part, ls_out dx, ls_out dv, float *sum)
+static ls_columns ls_columns_of(const ls_call<S> &p, int part, bool wanted, ls_out dx, ls_out dv,
+                                float *sum)
 {
-    const ls_columns o = { part, (int)ls_tiles(p.N), 1, TABLE ? p.splits[part] : p.B, dx, dv, sum };
+    const int splits = TABLE ? p.splits[part] : p.B;
     const int64_t tiles = ls_tiles(TABLE ? p.distances[part] : p.keys[part]);
-    return ls_launch_blocks<TABLE>(c, p, g, o, tiles * p.H * o.splits);
+    return { part, (int)ls_tiles(p.N), 1, splits, wanted ? tiles * p.H * splits : 0, dx, dv, sum };
 }
 
+/* Gradients of keys and values, as far as wanted; cs: sums of dS, or NULL. */
 template <class S>
-static tp_code ls_launch_table(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g, int part,
-                               float *sum)
+static tp_code ls_launch_keys(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g, float *cs)
 {
-    const tp_view *dx = &c->dx[part == LS_WINDOW_PART ? LS_POS_WIN : LS_POS_CMP];
-    float *const sums = p.work + p.table[part];
-    if (!dx->data && !sum) return TP_OK;
-    const tp_code code = ls_launch_columns<true>(c, p, g, part, { sums, true }, NOWHERE, sum);
-    if (code != TP_OK || !dx->data) return code;
-    return tp_launch(c, ls_table_kernel, tp_grid(c, dx->numel), TP_THREADS, 0, dx->numel, p.width,
-                     p.splits[part], p.distances[part], p.clamp[part], sums, ls_out_of(dx));
+    ls_column_parts parts;
+    for (int part = 0; part < LS_PARTS; part++) {
+        const bool window = part == LS_WINDOW_PART;
+        const tp_view *dk = &c->dx[window ? LS_K_WIN : LS_K_CMP];
+        const tp_view *dv = &c->dx[window ? LS_V_WIN : LS_V_CMP];
+        float *const sum = window ? cs : NULL;
+        parts.at[part] = ls_columns_of<false>(p, part, dk->data || dv->data || sum, ls_out_of(dk),
+                                              ls_out_of(dv), sum);
+    }
+    return ls_launch_columns<false>(c, p, g, parts);
 }
 
-/* dx [H,D] = sum of f[batch][head][row] x[row] over all batches and n rows of each. */
+/* Parts of the gradients of the tables, as far as wanted; es: sums of dS, or NULL. */
 template <class S>
-static tp_code ls_launch_bias(const tp_call *c, const ls_call<S> &p, int64_t batches, int n,
-                              int64_t step, int clamp, const float *f, const S *x, int to)
+static tp_code ls_launch_tables(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g,
+                                float *es)
 {
-    const int64_t rows = batches * n, blocks = (rows + p.sum_rows - 1) / p.sum_rows;
-    float *const part = p.work + p.sums;
-    if (!c->dx[to].data) return TP_OK;
-    const tp_code code = tp_launch(c, ls_weigh_kernel<S>, tp_grid(c, blocks * p.width), TP_THREADS,
-                                   0, p, rows, n, step, clamp, f, x, part);
-    if (code != TP_OK) return code;
-    return tp_launch(c, ls_blocks_kernel, tp_grid(c, p.width), TP_THREADS, 0, (int64_t)p.width,
-                     blocks, part, ls_out_of(&c->dx[to]));
+    ls_column_parts parts;
+    for (int part = 0; part < LS_PARTS; part++) {
+        const bool window = part == LS_WINDOW_PART;
+        float *const sum = window ? es : NULL;
+        const bool wanted = c->dx[window ? LS_POS_WIN : LS_POS_CMP].data || sum;
+        parts.at[part] =
+            ls_columns_of<true>(p, part, wanted, { p.work + p.table[part], true }, NOWHERE, sum);
+    }
+    return ls_launch_columns<true>(c, p, g, parts);
 }
 
+/* Terms of the gradients of the biases. */
 template <class S>
-static tp_code ls_launch_window(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g)
+static tp_code ls_launch_weigh(const tp_call *c, const ls_call<S> &p, bool keys, bool distances)
 {
     const int part = LS_WINDOW_PART, n = p.keys[part], span = p.distances[part];
-    float *const cs = c->dx[LS_R_W].data ? p.work + p.c : NULL;
-    float *const es = c->dx[LS_R_R].data ? p.work + p.e : NULL;
-    tp_code code = TP_OK;
-    if (c->dx[LS_K_WIN].data || c->dx[LS_V_WIN].data || cs)
-        code = ls_launch_columns<false>(c, p, g, part, ls_out_of(&c->dx[LS_K_WIN]),
-                                        ls_out_of(&c->dx[LS_V_WIN]), cs);
-    if (code == TP_OK) code = ls_launch_table(c, p, g, part, es);
-    if (code == TP_OK)
-        code = ls_launch_bias(c, p, p.B, n, (int64_t)n * p.width, n, cs, p.k[part], LS_R_W);
-    if (code == TP_OK)
-        code = ls_launch_bias(c, p, p.splits[part], span, 0, p.clamp[part], es, p.table_at[part],
-                              LS_R_R);
-    return code;
+    const int64_t rows = (int64_t)p.B * n, spans = (int64_t)p.splits[part] * span;
+    const int64_t key_blocks = keys ? tp__ls_sum_blocks(rows) : 0;
+    const int64_t blocks = key_blocks + (distances ? tp__ls_sum_blocks(spans) : 0);
+    const ls_weighed_pair<S> pair = { {
+        { rows, key_blocks, (int64_t)n * p.width, n, n, p.work + p.c, p.k[part],
+          p.work + p.sums[0] },
+        { spans, blocks - key_blocks, 0, span, p.clamp[part], p.work + p.e, p.table_at[part],
+          p.work + p.sums[1] },
+    } };
+    return tp_launch(c, ls_weigh_kernel<S>, tp_grid(c, blocks * p.width), TP_THREADS, 0, p.width,
+                     p.H, p.D, pair, blocks);
 }
 
-template <class S>
-static tp_code ls_launch_vectors(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g)
+/* Adds a gradient, unless it is not wanted. */
+static void ls_append(const tp_view *dx, ls_sum_list *list, ls_splits q)
 {
-    const int part = LS_VECTOR_PART;
-    tp_code code = TP_OK;
-    if (c->dx[LS_K_CMP].data || c->dx[LS_V_CMP].data)
-        code = ls_launch_columns<false>(c, p, g, part, ls_out_of(&c->dx[LS_K_CMP]),
-                                        ls_out_of(&c->dx[LS_V_CMP]), NULL);
-    return code == TP_OK ? ls_launch_table(c, p, g, part, NULL) : code;
+    if (!dx->data) return;
+    q.end = dx->numel + (list->count > 0 ? list->at[list->count - 1].end : 0);
+    q.dx = ls_out_of(dx);
+    list->at[list->count++] = q;
+}
+
+/* Adds the parts of the gradients of tables and biases. */
+template <class S> static tp_code ls_launch_sums(const tp_call *c, const ls_call<S> &p)
+{
+    const int64_t rows = (int64_t)p.B * p.keys[LS_WINDOW_PART];
+    const int64_t spans = (int64_t)p.splits[LS_WINDOW_PART] * p.distances[LS_WINDOW_PART];
+    ls_sum_list list = {};
+    for (int part = 0; part < LS_PARTS; part++)
+        ls_append(&c->dx[part == LS_WINDOW_PART ? LS_POS_WIN : LS_POS_CMP], &list,
+                  { p.work + p.table[part], p.splits[part], 0, p.distances[part], p.clamp[part],
+                    NOWHERE });
+    ls_append(&c->dx[LS_R_W], &list,
+              { p.work + p.sums[0], tp__ls_sum_blocks(rows), 0, 1, 1, NOWHERE });
+    ls_append(&c->dx[LS_R_R], &list,
+              { p.work + p.sums[1], tp__ls_sum_blocks(spans), 0, 1, 1, NOWHERE });
+    const int64_t numel = list.count > 0 ? list.at[list.count - 1].end : 0;
+    return tp_launch(c, ls_sums_kernel, tp_grid(c, numel), TP_THREADS, 0, p.width, list, numel);
 }
 
 template <class S>
@@ -382,9 +412,9 @@ static tp_code ls_mma_launch_queries(const tp_call *c, const ls_call<bf16> &p,
                                      const ls_grad<bf16> &g)
 {
     const int tiles = (int)ls_tiles(p.N);
-    return tp_launch(c, ls_mma_query_grad<D>, (unsigned)((int64_t)tiles * p.B * p.H),
-                     LS_MMA_THREADS, 2 * sizeof(ls_mma_query_stage<D>), p, g, tiles,
-                     ls_out_of(&c->dx[LS_Q]));
+    const auto kernel = p.drop.below > 0 ? ls_mma_query_grad<D, true> : ls_mma_query_grad<D, false>;
+    return tp_launch(c, kernel, (unsigned)((int64_t)tiles * p.B * p.H), LS_MMA_THREADS,
+                     2 * sizeof(ls_mma_query_stage<D>), p, g, tiles, ls_out_of(&c->dx[LS_Q]));
 }
 
 static tp_code ls_launch_queries(const tp_call *c, const ls_call<bf16> &p, const ls_grad<bf16> &g)
@@ -396,15 +426,15 @@ static tp_code ls_launch_queries(const tp_call *c, const ls_call<bf16> &p, const
 template <class S> static tp_code ls_attention_bwd(const tp_call *c)
 {
     const ls_call<S> p = ls_call_of<S>(c);
-    const int64_t items = (int64_t)p.B * p.N * p.H;
     const ls_grad<S> g = { tp_in<S>(&c->dy[0]), tp_in<float>(&c->y[1]), p.work + p.delta };
-    tp_code code = ls_bias_logits(c, p);
-    if (code == TP_OK)
-        code = tp_launch(c, ls_delta_kernel<S>, tp_grid(c, items, TP_THREADS / 32), TP_THREADS, 0,
-                         p, items, tp_in<S>(&c->y[0]), g.dy, p.work + p.delta);
+    float *const cs = c->dx[LS_R_W].data ? p.work + p.c : NULL;
+    float *const es = c->dx[LS_R_R].data ? p.work + p.e : NULL;
+    tp_code code = ls_dot_products(c, p);
     if (code == TP_OK && c->dx[LS_Q].data) code = ls_launch_queries(c, p, g);
-    if (code == TP_OK) code = ls_launch_window(c, p, g);
-    return code == TP_OK ? ls_launch_vectors(c, p, g) : code;
+    if (code == TP_OK) code = ls_launch_keys(c, p, g, cs);
+    if (code == TP_OK) code = ls_launch_tables(c, p, g, es);
+    if (code == TP_OK) code = ls_launch_weigh(c, p, cs, es);
+    return code == TP_OK ? ls_launch_sums(c, p) : code;
 }
 
 TP_CUDA_KERNEL(ls_attention_bwd)

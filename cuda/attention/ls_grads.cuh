@@ -28,11 +28,16 @@ template <class S> struct ls_grad {
     const float *lse, *delta;
 };
 
-/* A tile of columns, and the destination of its sums. */
+/* The columns of a part, and the destinations of their sums. */
 struct ls_columns {
     int part, tiles, pieces, splits;
+    int64_t blocks; /* without pieces; 0: not wanted */
     ls_out dx, dv;
     float *sum; /* c or e, or NULL */
+};
+
+struct ls_column_parts {
+    ls_columns at[LS_PARTS];
 };
 
 /* The block's tile of n columns, from c0. Its queries are tiles begin .. end - 1 of a batch row or,
@@ -45,11 +50,12 @@ struct ls_column {
 /* Block: (piece of the head, split or batch row, head, tile of columns). TABLE: columns are
  * distances, summed over a split; otherwise they are keys of a batch row. */
 template <bool TABLE, class S>
-static __device__ inline ls_column ls_column_of(const ls_call<S> &p, const ls_columns &o)
+static __device__ inline ls_column ls_column_of(const ls_call<S> &p, const ls_columns &o,
+                                                int64_t block)
 {
-    const int64_t item = tp_div(blockIdx.x, o.pieces), column = tp_div(item, o.splits);
+    const int64_t item = tp_div(block, o.pieces), column = tp_div(item, o.splits);
     ls_column c;
-    c.piece = (int)(blockIdx.x - item * o.pieces);
+    c.piece = (int)(block - item * o.pieces);
     c.split = (int)(item - column * o.splits);
     c.h = (int)(column % p.H);
     c.c0 = (int)(column / p.H) * LS_TILE;

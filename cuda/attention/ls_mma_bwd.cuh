@@ -12,9 +12,12 @@
  * A warp's tile of 16 x 64 (head 64) takes 176 mma for dq, 172 for keys and 148 for distances of
  * the window. Instructions, counting the loop of the last products once, not four times:
  *
- *     budget: ls_mma_query_grad<64> sm_90 1110 instructions
- *     budget: ls_mma_column_grad<64, false, true> sm_90 1020 instructions
- *     budget: ls_mma_column_grad<64, true, true> sm_90 1210 instructions
+ *     budget: ls_mma_query_grad<64, false> sm_90 1110 instructions
+ *     budget: ls_mma_column_grad<64, false, false> sm_90 970 instructions
+ *     budget: ls_mma_column_grad<64, true, false> sm_90 1110 instructions
+ *     budget: ls_mma_query_grad<64, true> sm_90 1770 instructions
+ *     budget: ls_mma_column_grad<64, false, true> sm_90 1730 instructions
+ *     budget: ls_mma_column_grad<64, true, true> sm_90 1800 instructions
  *
  * Half of these are addresses and masks, not yet optimised. */
 #ifndef TP_LS_MMA_BWD_CUH
@@ -101,12 +104,27 @@ static __device__ inline void ls_mma_straight_product(float c[8][4], const uint3
     }
 }
 
-/* Turns logits, divided by the scale, into probabilities, and gradients ds into those of logits. */
+/* ls_mma_dropped for this warp's queries and the tile's columns. If these are distances, keys go
+ * down. */
 template <bool WINDOW, bool TABLE>
+static __device__ inline uint32_t ls_mma_tile_dropped(const ls_call<bf16> &p, const tp_mask &drop,
+                                                      int64_t head, int t0, int c0)
+{
+    constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
+    const int t = t0 + 16 * ls_mma_warp(), reach = ls_reach(p, part, t + ls_mma_lane() / 4);
+    const int64_t element = ls_mma_element(p, part, head, t), step = 2 * ls_mma_elements(p);
+    if (!TABLE) return ls_mma_dropped<2, 2, false>(drop, element + c0, step);
+    return ls_mma_dropped<2, 2, true>(drop, element + reach - c0 - LS_TILE + 1,
+                                      step + (WINDOW ? 2 : 0));
+}
+
+/* Turns logits, divided by the scale, into probabilities, and gradients ds into those of logits.
+ * DROP: probabilities that are `dropped` become 0. */
+template <bool WINDOW, bool TABLE, bool DROP>
 static __device__ inline void ls_mma_tile_probabilities(const ls_call<bf16> &p,
                                                         const ls_grad<bf16> &g, int64_t head,
-                                                        int t0, int c0, float s[8][4],
-                                                        float ds[8][4])
+                                                        int t0, int c0, uint32_t dropped,
+                                                        float s[8][4], float ds[8][4])
 {
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
     const int q2 = ls_mma_lane() % 4 * 2;
@@ -127,7 +145,14 @@ static __device__ inline void ls_mma_tile_probabilities(const ls_call<bf16> &p,
                 const int column = 8 * n + q2 + i % 2;
                 const bool seen = column >= lo && column <= hi;
                 s[n][i] = seen ? tp_exp2(s[n][i] * scale2 - lse2) : 0.0f;
-                ds[n][i] = s[n][i] * (ds[n][i] - delta);
+                if (!DROP) {
+                    ds[n][i] = s[n][i] * (ds[n][i] - delta);
+                } else if (dropped >> ls_mma_drop_bit<2>(e, n, i) & 1u) {
+                    ds[n][i] = s[n][i] * -delta;
+                    s[n][i] = 0.0f;
+                } else {
+                    ds[n][i] = s[n][i] * (p.drop.scale * ds[n][i] - delta);
+                }
             }
     }
 }
@@ -182,7 +207,7 @@ static __device__ inline void ls_mma_query_products(float acc[1][D / 8][4],
     }
 }
 
-template <int D, bool WINDOW>
+template <int D, bool WINDOW, bool DROP>
 static __device__ inline void ls_mma_query_steps(const ls_call<bf16> &p, const ls_grad<bf16> &g,
                                                  int t0, int b, int h, ls_mma_query_stage<D> *stage,
                                                  const uint32_t q[1][D / 16][4],
@@ -194,6 +219,7 @@ static __device__ inline void ls_mma_query_steps(const ls_call<bf16> &p, const l
     const ls_rows<bf16> v = ls_keys(p, p.v[part], part, b, h), r = ls_table(p, part, h);
     const int first = ls_first(p, part, t0), last = ls_reach(p, part, min(t0 + LS_TILE, p.N) - 1);
     const int64_t head = (int64_t)b * p.H + h;
+    const tp_mask drop = ls_mma_drop_of(p);
     const auto fetch = [&](int c0, ls_mma_query_stage<D> &x) {
         const int top = ls_mma_warp_tile_of<WINDOW>(p, t0, c0).top;
         ls_mma_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.k, 0, k, p.width, c0);
@@ -212,16 +238,18 @@ static __device__ inline void ls_mma_query_steps(const ls_call<bf16> &p, const l
         __syncthreads();
         if (c0 + LS_TILE <= last) fetch(c0 + LS_TILE, stage[j ^ 1]);
         const ls_mma_warp_tile w = ls_mma_warp_tile_of<WINDOW>(p, t0, c0);
+        const uint32_t dropped =
+            DROP ? ls_mma_tile_dropped<WINDOW, false>(p, drop, head, t0, c0) : 0;
         float s[8][4], ds[8][4] = {};
         ls_mma_skewed_product<D, WINDOW>(s, q, w, x.lines, x.b);
         ls_mma_straight_product<D>(s, q, x.k, WINDOW ? x.a : NULL);
         ls_mma_straight_product<D>(ds, dy, x.v, NULL);
-        ls_mma_tile_probabilities<WINDOW, false>(p, g, head, t0, c0, s, ds);
+        ls_mma_tile_probabilities<WINDOW, false, DROP>(p, g, head, t0, c0, dropped, s, ds);
         ls_mma_query_products<D, WINDOW>(acc, w, ds, x);
     }
 }
 
-template <int D>
+template <int D, bool DROP>
 __global__ void __launch_bounds__(LS_MMA_THREADS)
     ls_mma_query_grad(ls_call<bf16> p, ls_grad<bf16> g, int tiles, ls_out dq)
 {
@@ -232,8 +260,10 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
     float acc[1][D / 8][4] = {};
     ls_mma_load_a<D>(q[0], ls_queries(p, p.q, b, h), p.width, t);
     ls_mma_load_a<D>(dy[0], ls_queries(p, g.dy, b, h), p.width, t);
-    if (p.keys[LS_WINDOW_PART] > 0) ls_mma_query_steps<D, true>(p, g, t0, b, h, stage, q, dy, acc);
-    if (p.keys[LS_VECTOR_PART] > 0) ls_mma_query_steps<D, false>(p, g, t0, b, h, stage, q, dy, acc);
+    if (p.keys[LS_WINDOW_PART] > 0)
+        ls_mma_query_steps<D, true, DROP>(p, g, t0, b, h, stage, q, dy, acc);
+    if (p.keys[LS_VECTOR_PART] > 0)
+        ls_mma_query_steps<D, false, DROP>(p, g, t0, b, h, stage, q, dy, acc);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int row = t + ls_mma_lane() / 4 + i / 2 * 8;
@@ -312,11 +342,13 @@ static __device__ inline void ls_mma_fetch_columns(const ls_call<bf16> &p, const
     if (WINDOW) ls_mma_copy_bias<LS_SKEW, -1>(x.b, TABLE ? k : r, top, unscale);
 }
 
-/* Stores dx and dv of the block's columns. sums: of dS over queries, for the bias term of dx. */
+/* Stores dx and dv, which is multiplied by `scale`, of the block's columns. sums: of dS over
+ * queries, for the bias term of dx. */
 template <int D, bool TABLE, bool WINDOW>
 static __device__ inline void ls_mma_store_columns(const ls_call<bf16> &p, const ls_columns &o,
                                                    const ls_column &c, const float dx[D / 8][4],
-                                                   const float dv[D / 8][4], const float sums[4])
+                                                   float scale, const float dv[D / 8][4],
+                                                   const float sums[4])
 {
     const bf16 *const bias = WINDOW ? (TABLE ? p.r_r : p.r_w) + c.h * D : NULL;
 #pragma unroll
@@ -329,21 +361,21 @@ static __device__ inline void ls_mma_store_columns(const ls_call<bf16> &p, const
         for (int n = 0; n < D / 8; n++) {
             const float rest = WINDOW ? sums[i] * tp_float(bias[8 * n + q]) : 0.0f;
             if (o.dx.at) ls_put(o.dx, at + 8 * n, dx[n][i] * p.scale + rest);
-            if (!TABLE && o.dv.at) ls_put(o.dv, at + 8 * n, dv[n][i]);
+            if (!TABLE && o.dv.at) ls_put(o.dv, at + 8 * n, dv[n][i] * scale);
         }
         if (o.sum && q == 0) o.sum[((int64_t)c.split * p.H + c.h) * c.n + row] = sums[i];
     }
 }
 
 /* The same as ls_column_kernel, for a whole head. */
-template <int D, bool TABLE, bool WINDOW>
-__global__ void __launch_bounds__(LS_MMA_THREADS)
-    ls_mma_column_grad(ls_call<bf16> p, ls_grad<bf16> g, ls_columns o)
+template <int D, bool TABLE, bool WINDOW, bool DROP>
+static __device__ inline void ls_mma_columns(const ls_call<bf16> &p, const ls_grad<bf16> &g,
+                                             const ls_columns &o, int64_t block,
+                                             ls_mma_column_shared<D, TABLE> *shared)
 {
     typedef ls_mma_column_shared<D, TABLE> Shared;
-    TP_SHARED_REST(Shared, shared);
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
-    const ls_column c = ls_column_of<TABLE>(p, o);
+    const ls_column c = ls_column_of<TABLE>(p, o, block);
     const float unscale = 1.0f / p.scale;
     float dx[1][D / 8][4] = {}, dv[1][D / 8][4] = {}, sums[4] = {};
     const auto fetch = [&](int64_t m, ls_mma_column_stage<D, TABLE> &x) {
@@ -369,8 +401,12 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
         const int b = ls_batch_of<TABLE>(o, c, m), t0 = ls_query_of<TABLE>(o, m);
         const ls_mma_warp_tile w = ls_mma_warp_tile_of<WINDOW>(p, t0, c.c0);
         const int at = ls_mma_at_depth<D>(16 * ls_mma_warp());
+        uint32_t dropped = 0;
         uint32_t a[1][D / 16][4];
         float s[8][4], ds[8][4] = {};
+        if (DROP)
+            dropped =
+                ls_mma_tile_dropped<WINDOW, TABLE>(p, p.drop, (int64_t)b * p.H + c.h, t0, c.c0);
 #pragma unroll
         for (int k = 0; k < D / 16; k++) tp_ldmatrix(a[0][k], x.q + (at ^ k * 16));
         ls_mma_skewed_product<D, WINDOW>(s, a, w, x.lines, x.b);
@@ -381,7 +417,8 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
             ls_mma_skewed_product<D, WINDOW>(ds, a, w, x.values, NULL);
         else
             ls_mma_straight_product<D>(ds, a, shared->v, NULL);
-        ls_mma_tile_probabilities<WINDOW, TABLE>(p, g, (int64_t)b * p.H + c.h, t0, c.c0, s, ds);
+        ls_mma_tile_probabilities<WINDOW, TABLE, DROP>(p, g, (int64_t)b * p.H + c.h, t0, c.c0,
+                                                       dropped, s, ds);
         ls_mma_put_tile(shared->ds, ds);
         if (!TABLE) ls_mma_put_tile(shared->p, s);
         __syncthreads();
@@ -394,7 +431,22 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
         m = next;
     }
     tp_copy_wait<0>();
-    ls_mma_store_columns<D, TABLE, WINDOW>(p, o, c, dx[0], dv[0], sums);
+    ls_mma_store_columns<D, TABLE, WINDOW>(p, o, c, dx[0], DROP ? p.drop.scale : 1.0f, dv[0], sums);
+}
+
+/* The blocks of the window come first: their columns have the most queries. */
+template <int D, bool TABLE, bool DROP>
+__global__ void __launch_bounds__(LS_MMA_THREADS, 1)
+    ls_mma_column_grad(ls_call<bf16> p, ls_grad<bf16> g, ls_column_parts o)
+{
+    typedef ls_mma_column_shared<D, TABLE> Shared;
+    TP_SHARED_REST(Shared, shared);
+    const ls_columns &window = o.at[LS_WINDOW_PART];
+    const int64_t block = (int64_t)blockIdx.x - window.blocks;
+    if (block < 0)
+        ls_mma_columns<D, TABLE, true, DROP>(p, g, window, blockIdx.x, shared);
+    else
+        ls_mma_columns<D, TABLE, false, DROP>(p, g, o.at[LS_VECTOR_PART], block, shared);
 }
 
 static inline bool ls_mma_serves_bwd(const ls_call<bf16> &p, const bf16 *dy)

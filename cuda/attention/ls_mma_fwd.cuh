@@ -12,12 +12,17 @@
  * parts share one running maximum and sum; logits are divided by the scale, which 2^x multiplies
  * in.
  *
+ * DROP: the sum is that of all probabilities; those kept are scaled at the end.
+ *
  * Keys, values and tables come from cache; a warp's step of 32 x 32 (head 64) takes 96 mma.
  * Instructions of a window step if no key is masked and no maximum moves (620 by design):
  *
- *     budget: ls_mma_forward<64, 2, 4> sm_90 610 instructions
- *     budget: ls_mma_forward<64, 1, 4> sm_90 390 instructions
- *     budget: ls_mma_forward<32, 2, 4> sm_90 510 instructions
+ *     budget: ls_mma_forward<64, 2, 4, false> sm_90 610 instructions
+ *     budget: ls_mma_forward<64, 1, 4, false> sm_90 390 instructions
+ *     budget: ls_mma_forward<32, 2, 4, false> sm_90 510 instructions
+ *     budget: ls_mma_forward<64, 2, 4, true> sm_90 1020 instructions
+ *     budget: ls_mma_forward<64, 1, 4, true> sm_90 760 instructions
+ *     budget: ls_mma_forward<32, 2, 4, true> sm_90 900 instructions
  */
 #ifndef TP_LS_MMA_FWD_CUH
 #define TP_LS_MMA_FWD_CUH
@@ -67,10 +72,11 @@ static __device__ inline void ls_mma_put_half(float s[MT][4][4], int half, const
 }
 
 /* Turns S of 32 columns into probabilities and adds their product with the values in rows at0,
- * at1. */
-template <int D, int MT>
+ * at1. DROP: except for those that are `dropped`. */
+template <int D, int MT, bool DROP>
 static __device__ inline void ls_mma_soft_values(ls_mma_warp_state<D, MT> &w, float s[MT][4][4],
-                                                 float scale2, const bf16 *values, int at0, int at1)
+                                                 uint32_t dropped, float scale2, const bf16 *values,
+                                                 int at0, int at1)
 {
     float f[MT][2];
     bool moved = false;
@@ -107,6 +113,8 @@ static __device__ inline void ls_mma_soft_values(ls_mma_warp_state<D, MT> &w, fl
             for (int n = 0; n < 4; n++) {
                 s[m][n][i] = tp_exp2(s[m][n][i] * scale2 - shift);
                 w.sum[m][i / 2] += s[m][n][i];
+                if (DROP && dropped >> ls_mma_drop_bit<1>(2 * m + i / 2, n, i) & 1u)
+                    s[m][n][i] = 0.0f;
             }
         }
 #pragma unroll
@@ -183,7 +191,7 @@ static __device__ inline void ls_mma_window_logits(float x[MT][2][4], float kept
     ls_mma_multiply_rows<D, MT>(x, q, rows, at);
 }
 
-template <int D, int MT, int WARPS>
+template <int D, int MT, int WARPS, bool DROP>
 static __device__ inline void ls_mma_window_steps(const ls_call<bf16> &p, int T, int b, int h,
                                                   bf16 *ring, ls_mma_warp_state<D, MT> &w)
 {
@@ -217,6 +225,8 @@ static __device__ inline void ls_mma_window_steps(const ls_call<bf16> &p, int T,
     tp_copy_commit();
     int slot = (F::AHEAD + 1) * LS_MMA_STEP; /* the next row of the ring to write */
     const int columns_at = ls_mma_at_columns<D>(0), depth_at = ls_mma_at_depth<D>(0);
+    const tp_mask drop = D == 32 ? ls_mma_drop_of(p) : p.drop;
+    const int64_t element = ls_mma_element(p, LS_WINDOW_PART, (int64_t)b * p.H + h, t);
     float kept[MT][2 * MT][4] = {};
     int place = F::R * ls_mma_warp(); /* the row of the ring that this warp reads */
     for (int j = begin; j < steps; j++) {
@@ -235,6 +245,9 @@ static __device__ inline void ls_mma_window_steps(const ls_call<bf16> &p, int T,
         float s[MT][4][4];
         place = place + LS_MMA_STEP < F::RING ? place + LS_MMA_STEP : place + LS_MMA_STEP - F::RING;
         if (t >= p.N) continue;
+        const uint32_t dropped =
+            DROP ? ls_mma_dropped<2 * MT, 1, false>(drop, element + key, 2 * ls_mma_elements(p))
+                 : 0;
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             float x[MT][2][4];
@@ -245,14 +258,15 @@ static __device__ inline void ls_mma_window_steps(const ls_call<bf16> &p, int T,
         }
         if (key < all_from || key + LS_MMA_STEP - 1 > p.Wc + t)
             ls_mma_mask_window<MT>(p, s, t, key);
-        ls_mma_soft_values<D, MT>(w, s, scale2, values, row0 + depth_at, row1 + depth_at);
+        ls_mma_soft_values<D, MT, DROP>(w, s, dropped, scale2, values, row0 + depth_at,
+                                        row1 + depth_at);
     }
     __syncthreads();
 }
 
 /* ---- the vectors ---- */
 
-template <int D, int MT, int WARPS>
+template <int D, int MT, int WARPS, bool DROP>
 static __device__ inline void ls_mma_vector_steps(const ls_call<bf16> &p, int T, int b, int h,
                                                   bf16 *ring, ls_mma_warp_state<D, MT> &w)
 {
@@ -280,6 +294,7 @@ static __device__ inline void ls_mma_vector_steps(const ls_call<bf16> &p, int T,
         table_at[m] = ls_mma_at_columns<D>(t + 16 * m < p.N ? end - seen[m] : 0);
     }
     const int columns_at = ls_mma_at_columns<D>(0), depth_at = ls_mma_at_depth<D>(0);
+    const int64_t element = ls_mma_element(p, part, (int64_t)b * p.H + h, t);
     if (steps > 0) fetch(0);
     for (int j = 0; j < steps; j++) {
         tp_copy_wait<0>();
@@ -288,6 +303,9 @@ static __device__ inline void ls_mma_vector_steps(const ls_call<bf16> &p, int T,
         const int key = first + j * LS_MMA_STEP, row = j % 2 * LS_MMA_STEP * D;
         float s[MT][4][4];
         if (key >= seen[MT - 1] && key >= seen[0]) continue;
+        const uint32_t dropped =
+            DROP ? ls_mma_dropped<2 * MT, 1, false>(p.drop, element + key, 2 * ls_mma_elements(p))
+                 : 0;
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             float x[MT][2][4] = {};
@@ -306,14 +324,15 @@ static __device__ inline void ls_mma_vector_steps(const ls_call<bf16> &p, int T,
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         if (key + 8 * n + q2 + i % 2 >= seen[m]) s[m][n][i] = -INFINITY;
-        ls_mma_soft_values<D, MT>(w, s, scale2, values, row + depth_at, row + 16 * D + depth_at);
+        ls_mma_soft_values<D, MT, DROP>(w, s, dropped, scale2, values, row + depth_at,
+                                        row + 16 * D + depth_at);
     }
 }
 
 /* ---- the kernel ---- */
 
 /* Block: (tile of queries, the last first; batch row; head). */
-template <int D, int MT, int WARPS>
+template <int D, int MT, int WARPS, bool DROP>
 __global__ void __launch_bounds__(32 * WARPS)
     ls_mma_forward(ls_call<bf16> p, int tiles, bf16 *y, float *lse)
 {
@@ -335,8 +354,8 @@ __global__ void __launch_bounds__(32 * WARPS)
 #pragma unroll
             for (int i = 0; i < 4; i++) w.o[m][n][i] = 0.0f;
     }
-    if (p.keys[LS_WINDOW_PART] > 0) ls_mma_window_steps<D, MT, WARPS>(p, T, b, h, ring, w);
-    if (p.keys[LS_VECTOR_PART] > 0) ls_mma_vector_steps<D, MT, WARPS>(p, T, b, h, ring, w);
+    if (p.keys[LS_WINDOW_PART] > 0) ls_mma_window_steps<D, MT, WARPS, DROP>(p, T, b, h, ring, w);
+    if (p.keys[LS_VECTOR_PART] > 0) ls_mma_vector_steps<D, MT, WARPS, DROP>(p, T, b, h, ring, w);
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -346,7 +365,7 @@ __global__ void __launch_bounds__(32 * WARPS)
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
             if (row >= p.N) continue;
-            const float f = sum > 0.0f ? 1.0f / sum : 0.0f;
+            const float f = sum > 0.0f ? (DROP ? p.drop.scale : 1.0f) / sum : 0.0f;
             bf16 *const to = y + ((int64_t)b * p.N + row) * p.width + (int64_t)h * D + 2 * q;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
@@ -364,7 +383,9 @@ static tp_code ls_mma_launch_forward(const tp_call *c, const ls_call<bf16> &p)
 {
     const int queries = ls_mma_forward_shape<D, MT, 4>::QUERIES;
     const int tiles = (p.N + queries - 1) / queries;
-    return tp_launch(c, ls_mma_forward<D, MT, 4>, (unsigned)((int64_t)tiles * p.B * p.H), 128,
+    const auto kernel =
+        p.drop.below > 0 ? ls_mma_forward<D, MT, 4, true> : ls_mma_forward<D, MT, 4, false>;
+    return tp_launch(c, kernel, (unsigned)((int64_t)tiles * p.B * p.H), 128,
                      ls_mma_forward_shared<D, MT, 4>(p), p, tiles, tp_out<bf16>(&c->y[0]),
                      tp_out<float>(&c->y[1]));
 }

@@ -37,20 +37,24 @@ typedef struct tp__ls_plan {
     int keys[LS_PARTS];      /* Wc + N or 0, vectors                               */
     int distances[LS_PARTS]; /* rows of the table in use                           */
     int splits[LS_PARTS];
-    int sum_rows; /* rows per stored sum: gradients of biases */
     bool segment;
     /* Offsets in scratch, in floats. From delta on, backward only. */
     int64_t a, b;            /* bias logits: r_w K [B,H,Wc+N], r_r Rw [H,distances]       */
     int64_t delta;           /* sum of dy y [B,H,N]                                       */
     int64_t c, e;            /* sums of dS: [B,H,Wc+N], and by split [splits,H,distances] */
     int64_t table[LS_PARTS]; /* gradients of the tables [splits,distances,width]          */
-    int64_t sums;            /* [blocks of sum_rows,width]                                */
+    int64_t sums[2];         /* of c K and e R, by LS_SUM_ROWS rows [blocks,width]      */
     int64_t total;
 } tp__ls_plan;
 
 /* About the number of blocks that work on a table, which fills the largest GPUs. */
 enum { LS_SPLIT_BLOCKS = 512 };
-enum { LS_SUM_ROWS = 256 };
+enum { LS_SUM_ROWS = 256 }; /* per stored sum: gradients of biases */
+
+static inline int64_t tp__ls_sum_blocks(int64_t rows)
+{
+    return (rows + LS_SUM_ROWS - 1) / LS_SUM_ROWS;
+}
 
 static inline int64_t tp__ls_splits(const tp__ls_dims *g, int64_t rows)
 {
@@ -87,7 +91,6 @@ static inline tp__ls_plan tp__ls_sizes(const tp__ls_dims *g)
     p.keys[LS_VECTOR_PART] = p.distances[LS_VECTOR_PART] = (int)g->nc;
     for (int part = 0; part < LS_PARTS; part++)
         p.splits[part] = (int)tp__ls_splits(g, p.distances[part]);
-    p.sum_rows = LS_SUM_ROWS;
     p.segment = g->segment;
     return p;
 }
@@ -98,7 +101,6 @@ static inline tp__ls_plan tp__ls_plan_of(const tp_call *c)
     tp__ls_plan p = tp__ls_sizes(&g);
     const int64_t rows = p.keys[LS_WINDOW_PART], sw = p.splits[LS_WINDOW_PART];
     const int64_t sc = p.splits[LS_VECTOR_PART];
-    const int64_t rows_of_sums = tp__most(g.B * rows, sw * g.span);
     const struct {
         int64_t *at, n;
     } areas[] = {
@@ -109,9 +111,10 @@ static inline tp__ls_plan tp__ls_plan_of(const tp_call *c)
         { &p.e, sw * g.H * g.span },
         { &p.table[LS_WINDOW_PART], sw * g.span * g.width },
         { &p.table[LS_VECTOR_PART], sc * g.nc * g.width },
-        { &p.sums, (rows_of_sums + LS_SUM_ROWS - 1) / LS_SUM_ROWS * g.width },
+        { &p.sums[0], tp__ls_sum_blocks(g.B * rows) * g.width },
+        { &p.sums[1], tp__ls_sum_blocks(sw * g.span) * g.width },
     };
-    for (int i = 0; i < (tp_is_backward(c) ? 8 : 2); i++) {
+    for (int i = 0; i < (tp_is_backward(c) ? 9 : 2); i++) {
         *areas[i].at = p.total;
         p.total += tp__round_up(areas[i].n, LS_ALIGN);
     }
@@ -416,36 +419,72 @@ static __device__ inline void ls_put_rows(float *to, const float s[4][4])
 
 /* ---- bias logits ---- */
 
-/* to[(b H + h) n + i] = bias[h] x[b][min(i, clamp)][h], one warp for each. */
+/* to[(b H + h) n + i] = <f[h], x[b][min(i, clamp)][h]>, where x advances by `step` per batch row. f
+ * is [H,D] or, if `each`, another tensor like x. The warps before `end` compute these products or
+ * those of an earlier member. */
+template <class S> struct ls_dots {
+    const S *f, *x;
+    float *to;
+    int64_t step, end;
+    int n, clamp;
+    bool each;
+};
+
+enum { LS_DOTS = 3 };
+
+template <class S> struct ls_dot_list {
+    int count;
+    ls_dots<S> at[LS_DOTS];
+};
+
+/* One warp for each product. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
-    ls_bias_kernel(ls_call<S> p, int64_t items, int n, int64_t step, int clamp, const S *bias,
-                   const S *x, float *to)
+    ls_dots_kernel(int width, int H, int D, ls_dot_list<S> list, int64_t items)
 {
-    const int lane = (int)threadIdx.x % 32, warps = TP_THREADS / 32;
-    for (int64_t m = (int64_t)blockIdx.x * warps + threadIdx.x / 32; m < items;
-         m += (int64_t)gridDim.x * warps) {
-        const int64_t row = tp_div(m, p.H), b = tp_div(row, n);
-        const int h = (int)(m - row * p.H), i = (int)(row - b * n);
-        const S *from = x + b * step + (int64_t)min(i, clamp) * p.width + (int64_t)h * p.D;
+    const int lane = (int)threadIdx.x % 32;
+    for (int64_t e = tp_warp_number(); e < items; e += tp_warps()) {
+        int k = 0;
+        while (e >= list.at[k].end) k++;
+        const ls_dots<S> &q = list.at[k];
+        const int64_t m = e - (k > 0 ? list.at[k - 1].end : 0), row = tp_div(m, H);
+        const int64_t b = tp_div(row, q.n);
+        const int h = (int)(m - row * H), i = (int)(row - b * q.n);
+        const int64_t at = b * q.step + (int64_t)min(i, q.clamp) * width + (int64_t)h * D;
+        const S *x = q.x + at, *f = q.f + (q.each ? at : (int64_t)h * D);
         float sum = 0.0f;
-        for (int d = lane; d < p.D; d += 32) sum += tp_float(bias[h * p.D + d]) * tp_float(from[d]);
+        for (int d = lane; d < D; d += 32) sum += tp_float(f[d]) * tp_float(x[d]);
         sum = tp_warp<tp_sum_of>(sum);
-        if (lane == 0) to[(b * p.H + h) * n + i] = sum;
+        if (lane == 0) q.to[(b * H + h) * q.n + i] = sum;
     }
 }
 
-template <class S> static tp_code ls_bias_logits(const tp_call *c, const ls_call<S> &p)
+/* Adds the products of `batches` times n rows. */
+template <class S>
+static void ls_append(const ls_call<S> &p, ls_dot_list<S> *list, int64_t batches, ls_dots<S> q)
+{
+    const int64_t before = list->count > 0 ? list->at[list->count - 1].end : 0;
+    q.end = before + batches * q.n * p.H;
+    list->at[list->count++] = q;
+}
+
+/* The bias logits of a call and, in backward, delta. */
+template <class S> static tp_code ls_dot_products(const tp_call *c, const ls_call<S> &p)
 {
     const int n = p.keys[LS_WINDOW_PART], span = p.distances[LS_WINDOW_PART];
-    const int64_t keys = (int64_t)p.B * n * p.H, distances = (int64_t)span * p.H;
-    const tp_code code =
-        tp_launch(c, ls_bias_kernel<S>, tp_grid(c, keys, TP_THREADS / 32), TP_THREADS, 0, p, keys,
-                  n, (int64_t)n * p.width, n, p.r_w, p.k[LS_WINDOW_PART], p.work + p.a);
-    if (code != TP_OK) return code;
-    return tp_launch(c, ls_bias_kernel<S>, tp_grid(c, distances, TP_THREADS / 32), TP_THREADS, 0, p,
-                     distances, span, (int64_t)0, p.clamp[LS_WINDOW_PART], p.r_r,
-                     p.table_at[LS_WINDOW_PART], p.work + p.b);
+    const int64_t keys = (int64_t)n * p.width, queries = (int64_t)p.N * p.width;
+    ls_dot_list<S> list = {};
+    ls_append(p, &list, p.B, { p.r_w, p.k[LS_WINDOW_PART], p.work + p.a, keys, 0, n, n, false });
+    ls_append(p, &list, 1,
+              { p.r_r, p.table_at[LS_WINDOW_PART], p.work + p.b, 0, 0, span,
+                p.clamp[LS_WINDOW_PART], false });
+    if (tp_is_backward(c))
+        ls_append(p, &list, p.B,
+                  { tp_in<S>(&c->dy[0]), tp_in<S>(&c->y[0]), p.work + p.delta, queries, 0, p.N, p.N,
+                    true });
+    const int64_t items = list.at[list.count - 1].end;
+    return tp_launch(c, ls_dots_kernel<S>, tp_grid(c, items, TP_THREADS / 32), TP_THREADS, 0,
+                     p.width, p.H, p.D, list, items);
 }
 
 #endif

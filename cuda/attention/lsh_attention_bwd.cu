@@ -126,7 +126,8 @@ __global__ void __launch_bounds__(ATTN_F32_THREADS, 1) lsh_key_grad(lsh<S> p, in
 }
 
 /* dx = dq + norm (dk - (dk key) key), key = norm x; one warp per row of a head. */
-template <class S> __global__ void __launch_bounds__(TP_THREADS) lsh_join_grads(lsh<S> p, S *dx)
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS) lsh_join_grads(lsh<S> p, attn_sink<S> dx)
 {
     const int64_t rows = (int64_t)p.batch * p.tokens * p.heads;
     const int lane = (int)threadIdx.x % 32;
@@ -139,14 +140,15 @@ template <class S> __global__ void __launch_bounds__(TP_THREADS) lsh_join_grads(
             dot += p.dk[i] * norm * tp_float(p.x[i]);
         dot = tp_warp<tp_sum_of>(dot);
         for (int64_t i = r * p.dim + lane; i < (r + 1) * p.dim; i += 32)
-            tp_put(dx + i, p.dq[i] + norm * (p.dk[i] - dot * norm * tp_float(p.x[i])));
+            dx.put(i, p.dq[i] + norm * (p.dk[i] - dot * norm * tp_float(p.x[i])));
     }
 }
 
 template <class S>
-__global__ void __launch_bounds__(TP_THREADS) lsh_round_grad(int64_t n, const float *from, S *to)
+__global__ void __launch_bounds__(TP_THREADS)
+    lsh_round_grad(int64_t n, const float *from, attn_sink<S> to)
 {
-    TP_EACH (i, n) tp_put(to + i, from[i]);
+    TP_EACH (i, n) to.put(i, from[i]);
 }
 
 /* c->work: norm and delta [B,H,N], dq, dk and, for bf16, dv [B,N,H*D]. */
@@ -199,10 +201,10 @@ template <class S> static tp_code lsh_attention_bwd(const tp_call *c)
     if (code == TP_OK) code = lsh_rounds(c, p);
     if (code == TP_OK && p.dq)
         code = tp_launch(c, lsh_join_grads<S>, tp_grid(c, 32 * rows), TP_THREADS, 0, p,
-                         tp_out<S>(&c->dx[LSH_QK]));
+                         attn_sink_of<S>(&c->dx[LSH_QK]));
     if (code == TP_OK && p.dv && !exact)
         code = tp_launch(c, lsh_round_grad<S>, tp_grid(c, n), TP_THREADS, 0, n,
-                         static_cast<const float *>(p.dv), tp_out<S>(&c->dx[LSH_V]));
+                         static_cast<const float *>(p.dv), attn_sink_of<S>(&c->dx[LSH_V]));
     return code;
 }
 

@@ -50,7 +50,7 @@ static __device__ inline int lsla_region(const lsla<S> &p, const lsla_place &t, 
     return tp__lsla_region(&p.g, t.y + i / w, t.x + i % w);
 }
 
-/* Tensor cores: supported calls (no dropout). Backward leaves the slices' sums in p.work. */
+/* Tensor cores: supported calls. Backward leaves the slices' sums in p.work. */
 bool tp__lsla_mma_serves(const lsla<bf16> &p);
 bool tp__lsla_mma_serves_bwd(const lsla<bf16> &p);
 tp_code tp__lsla_mma_fwd(const tp_call *c, const lsla<bf16> &p);

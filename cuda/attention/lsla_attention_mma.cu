@@ -9,8 +9,8 @@
  * n D operations. Sixteen queries of a warp take 32 mma (heads over 32: 64) and 32 2^x per lane,
  * and about as many instructions as can issue while the bytes are moved.
  *
- *     budget: lsla_mma_kernel<32> sm_90 660 instructions
- *     budget: lsla_mma_kernel<64> sm_90 780 instructions
+ *     budget: lsla_mma_kernel<32, false> sm_90 660 instructions
+ *     budget: lsla_mma_kernel<64, false> sm_90 780 instructions
  */
 #include "cuda/attention/lsla_mma.cuh"
 
@@ -43,10 +43,11 @@ static __device__ inline void lsla_mma_add_outer(const lsla_mma_forward_room &m,
 
 /* Turns scores s of sixteen queries into weights. mixed: some pairs join two regions and have bits
  * set in `apart`; hides: these get no outer bias. lse: of the lane's two queries, natural. */
-template <int N>
-static __device__ inline void lsla_mma_forward_weights(const lsla_mma_forward_room &m, bool mixed,
-                                                       bool hides, uint32_t apart, float s[N][4],
-                                                       float lse[2])
+template <int N, bool DROPS>
+static __device__ inline void lsla_mma_forward_weights(const lsla<bf16> &p,
+                                                       const lsla_mma_forward_room &m, bool mixed,
+                                                       bool hides, uint32_t apart, uint32_t dropped,
+                                                       float s[N][4], float lse[2])
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -75,9 +76,13 @@ static __device__ inline void lsla_mma_forward_weights(const lsla_mma_forward_ro
         }
         sum = tp_quad<tp_sum_of>(sum);
         lse[half] = top / ATTN_MMA_LOG2E + logf(sum);
-        const float unit = 1.0f / sum;
+        const float unit = (DROPS ? p.drop.scale : 1.0f) / sum;
 #pragma unroll
-        for (int i = 0; i < 2 * N; i++) s[i / 2][2 * half + i % 2] *= unit;
+        for (int i = 0; i < 2 * N; i++) {
+            const int n = i / 2, k = 2 * half + i % 2;
+            const bool drop = DROPS && (dropped >> (4 * n + k) & 1u);
+            s[n][k] = drop ? 0.0f : unit * s[n][k];
+        }
         if (hides)
             lsla_mma_add_outer<N, true>(m, half, apart, s);
         else
@@ -101,7 +106,7 @@ static __device__ inline void lsla_mma_forward_gather(const lsla<bf16> &p, bf16 
     }
 }
 
-template <int COLS, int N>
+template <int COLS, int N, bool DROPS>
 static __device__ inline void lsla_mma_forward_window(const lsla<bf16> &p, const lsla_place &t,
                                                       const lsla_mma_forward_room &m,
                                                       const lsla_mma_apart &bits)
@@ -128,13 +133,19 @@ static __device__ inline void lsla_mma_forward_window(const lsla<bf16> &p, const
     if (row < n) {
         uint32_t q[COLS / 16][4];
         float s[N][4], o[COLS / 8][4], lse[2];
+        uint32_t dropped = 0;
+        if (DROPS) {
+            const int at[2] = { m.cell[row + lane / 4], m.cell[row + lane / 4 + 8] };
+            dropped = lsla_mma_dropped<N>(p, tp__lsla_row(&p.g, t.b, t.h, 0), at);
+        }
 #pragma unroll
         for (int k = 0; k < COLS / 16; k++) tp_frag_a<COLS>(q[k], m.tiles, row, k);
         attn_mma_clear<N>(s);
         attn_mma_clear<COLS / 8>(o);
         attn_mma_products<COLS, N>(s, q, m.tiles + TILE);
-        lsla_mma_forward_weights<N>(m, t.mixed, t.mixed && p.mask_outer,
-                                    (low ? bits.y : 0u) | (right ? bits.x : 0u), s, lse);
+        lsla_mma_forward_weights<N, DROPS>(p, m, t.mixed, t.mixed && p.mask_outer,
+                                           (low ? bits.y : 0u) | (right ? bits.x : 0u), dropped, s,
+                                           lse);
         attn_mma_mix<COLS, N>(o, s, m.tiles + (p.v == p.k ? 1 : 2) * TILE);
         for (int half = 0; half < 2; half++) {
             const int a = row + lane / 4 + 8 * half;
@@ -153,7 +164,7 @@ static __device__ inline void lsla_mma_forward_window(const lsla<bf16> &p, const
 }
 
 /* Block: head blockIdx.x % H, windows at a constant stride. */
-template <int COLS>
+template <int COLS, bool DROPS>
 __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2)
     lsla_mma_kernel(lsla<bf16> p)
 {
@@ -166,23 +177,23 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, COLS == 32 ? 3 : 2)
     const lsla_mma_apart bits = lsla_mma_set_head(p, h, m.of_head);
     const int64_t windows = p.g.batch * p.g.down * p.g.across, step = gridDim.x / p.g.heads;
     for (int64_t i = blockIdx.x / (unsigned)p.g.heads; i < windows; i += step)
-        lsla_mma_forward_window<COLS, 8>(p, lsla_window(p, i, h), m, bits);
+        lsla_mma_forward_window<COLS, 8, DROPS>(p, lsla_window(p, i, h), m, bits);
 }
 
 /* Heads of multiples of 8 up to 64. */
 bool tp__lsla_mma_serves(const lsla<bf16> &p)
 {
-    return p.drop.below == 0 && p.g.n <= LSLA_MMA_ROWS && p.g.dim % 8 == 0 && p.g.dim > 0 &&
-           p.g.dim <= 64 && p.g.size[0] * p.g.size[1] * p.g.width < INT32_MAX &&
-           tp_aligned(p.q, p.k, p.v, p.out);
+    return p.g.n <= LSLA_MMA_ROWS && p.g.dim % 8 == 0 && p.g.dim > 0 && p.g.dim <= 64 &&
+           p.g.size[0] * p.g.size[1] * p.g.width < INT32_MAX && tp_aligned(p.q, p.k, p.v, p.out);
 }
 
 template <int COLS> static tp_code launch(const tp_call *c, const lsla<bf16> &p)
 {
     const int64_t windows = p.g.batch * p.g.down * p.g.across;
     const int64_t limit = max(1, 8 * tp__cuda_processors(c->dev) / (int)p.g.heads);
-    return tp_launch(c, lsla_mma_kernel<COLS>, (unsigned)(min(windows, limit) * p.g.heads),
-                     ATTN_MMA_THREADS, lsla_mma_forward_shared<COLS>(), p);
+    return tp_launch(c, p.drop.below ? lsla_mma_kernel<COLS, true> : lsla_mma_kernel<COLS, false>,
+                     (unsigned)(min(windows, limit) * p.g.heads), ATTN_MMA_THREADS,
+                     lsla_mma_forward_shared<COLS>(), p);
 }
 
 tp_code tp__lsla_mma_fwd(const tp_call *c, const lsla<bf16> &p)

@@ -4,6 +4,8 @@
  *     A = softmax(E s + inner)   W = A + outer     s = q k^T, dW = dy v^T
  *     dz = A (dW - rowsum A dW)  ds = E dz         dq = ds k, dk = ds^T q, dv = W^T dy
  *
+ * or, with the factors M of dropout, W = M A + outer and dz = A (M dW - rowsum A M dW).
+ *
  * A block processes the windows of a head's slice in order, copying the next while it computes one.
  * A warp has 16 queries. Values shared by all windows are stored in the order in which lanes read
  * them: scale and biases in shared memory, sums of their gradients (dz s, dz and dW) in registers
@@ -14,8 +16,14 @@
  * operations. With windows of 7 x 7 and heads of 32, a warp's sixteen queries take 76 mma and 28
  * 2^x per lane, and as many instructions as can issue while these bytes are moved.
  *
- *     budget: lsla_mma_grad<32, 7> sm_90 930 instructions
- *     budget: lsla_mma_grad<64, 7> sm_90 1200 instructions
+ *     budget: lsla_mma_grad<32, 7, false> sm_90 930 instructions
+ *     budget: lsla_mma_grad<64, 7, false> sm_90 1200 instructions
+ *
+ * With dropout a lane also draws 7 blocks of four random words, 55 instructions each and counted
+ * once.
+ *
+ *     budget: lsla_mma_grad<32, 7, true> sm_90 1270 instructions
+ *     budget: lsla_mma_grad<64, 7, true> sm_90 1560 instructions
  */
 #include "cuda/attention/lsla_mma.cuh"
 
@@ -182,12 +190,12 @@ static __device__ inline void lsla_mma_products(float s[N][4], const bf16 *rows,
     }
 }
 
-/* Stores a row of W, from probabilities a, in shared memory, and adds dw to its sums. HIDES: pairs
- * with bits set in `apart` have no outer bias. */
-template <int N, bool HIDES>
-static __device__ inline void lsla_mma_outer(const lsla_mma_room &m, int half, uint32_t apart,
-                                             const float a[N][2], const float dw[N][4],
-                                             lsla_mma_sums<N> *sums)
+/* Stores a row of W, from marked probabilities a, in shared memory, and adds dw to its sums. HIDES:
+ * pairs with bits set in `apart` have no outer bias. */
+template <int N, bool HIDES, bool DROPS>
+static __device__ inline void lsla_mma_outer(const lsla<bf16> &p, const lsla_mma_room &m, int half,
+                                             uint32_t apart, const float a[N][2],
+                                             const float dw[N][4], lsla_mma_sums<N> *sums)
 {
     bf16 *const to = m.weights + lsla_mma_query(2 * half) * LSLA_MMA_LD + lsla_mma_key(0, 0);
     tp_pack<float> outer;
@@ -199,7 +207,8 @@ static __device__ inline void lsla_mma_outer(const lsla_mma_room &m, int half, u
         for (int e = 0; e < 2; e++) {
             const int k = 2 * half + e;
             const bool hidden = HIDES && (apart >> (4 * n + k) & 1u);
-            w[e] = hidden ? a[n][e] : a[n][e] + outer.at[2 * (n % 2) + e];
+            w[e] = (DROPS ? p.drop.scale : 1.0f) * lsla_mma_kept<DROPS>(a[n][e]);
+            if (!hidden) w[e] += outer.at[2 * (n % 2) + e];
             if (!hidden) sums->outer[n][k] += dw[n][k];
         }
         *reinterpret_cast<uint32_t *>(to + 8 * n) = tp_pack_bf16(w[0], w[1]);
@@ -208,14 +217,15 @@ static __device__ inline void lsla_mma_outer(const lsla_mma_room &m, int half, u
 
 /* From scores s and dw = dy v^T, adds to the sums and stores W and ds in shared memory. mixed: some
  * pairs join two regions and have bits set in `apart`. */
-template <int N>
+template <int N, bool DROPS>
 static __device__ inline void lsla_mma_weights(const lsla<bf16> &p, const lsla_mma_room &m,
-                                               bool mixed, uint32_t apart, const float lse[2],
-                                               const float s[N][4], const float dw[N][4],
-                                               lsla_mma_sums<N> *sums)
+                                               bool mixed, uint32_t apart, uint32_t dropped,
+                                               const float lse[2], const float s[N][4],
+                                               const float dw[N][4], lsla_mma_sums<N> *sums)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
+        const float unit = DROPS ? LSLA_MMA_LN2 * p.drop.scale : LSLA_MMA_LN2;
         bf16 *const to = m.ds + lsla_mma_query(2 * half) * LSLA_MMA_LD + lsla_mma_key(0, 0);
         float a[N][2], delta = 0.0f;
         tp_pack<float> scale, inner;
@@ -236,14 +246,15 @@ static __device__ inline void lsla_mma_weights(const lsla<bf16> &p, const lsla_m
                     a[i / 2][i % 2] -= 100.0f * ATTN_MMA_LOG2E;
 #pragma unroll
         for (int i = 0; i < 2 * N; i++) {
-            a[i / 2][i % 2] = tp_exp2(a[i / 2][i % 2]);
-            delta += a[i / 2][i % 2] * dw[i / 2][2 * half + i % 2];
+            const int n = i / 2, k = 2 * half + i % 2;
+            a[n][i % 2] = lsla_mma_mark<DROPS>(dropped, n, k, tp_exp2(a[n][i % 2]));
+            delta += lsla_mma_kept<DROPS>(a[n][i % 2]) * dw[n][k];
         }
         if (mixed && p.mask_outer)
-            lsla_mma_outer<N, true>(m, half, apart, a, dw, sums);
+            lsla_mma_outer<N, true, DROPS>(p, m, half, apart, a, dw, sums);
         else
-            lsla_mma_outer<N, false>(m, half, apart, a, dw, sums);
-        delta = LSLA_MMA_LN2 * tp_quad<tp_sum_of>(delta);
+            lsla_mma_outer<N, false, DROPS>(p, m, half, apart, a, dw, sums);
+        delta = unit * tp_quad<tp_sum_of>(delta);
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float d[2];
@@ -251,7 +262,9 @@ static __device__ inline void lsla_mma_weights(const lsla<bf16> &p, const lsla_m
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 const int k = 2 * half + e;
-                const float dz = a[n][e] * (LSLA_MMA_LN2 * dw[n][k] - delta);
+                const float kept = lsla_mma_kept<DROPS>(a[n][e]), all = fabsf(a[n][e]);
+                const float dz = DROPS ? unit * (kept * dw[n][k]) - all * delta
+                                       : a[n][e] * (unit * dw[n][k] - delta);
                 sums->inner[n][k] += dz;
                 sums->scale[n][k] += dz * s[n][k];
                 d[e] = dz * scale.at[2 * (n % 2) + e];
@@ -319,7 +332,7 @@ static __device__ inline void lsla_mma_store(const lsla<bf16> &p, const lsla_mma
 }
 
 /* Processes one window; its tiles have arrived. */
-template <int COLS, int N>
+template <int COLS, int N, bool DROPS>
 static __device__ inline void lsla_mma_grad_window(const lsla<bf16> &p, const lsla_mma_map &g,
                                                    int h, const lsla_mma_window &t,
                                                    const lsla_mma_thread<COLS> &own,
@@ -339,7 +352,9 @@ static __device__ inline void lsla_mma_grad_window(const lsla<bf16> &p, const ls
         float s[N][4], dw[N][4];
         lsla_mma_products<COLS, N>(s, q + rows, k);
         lsla_mma_products<COLS, N>(dw, dout + rows, v);
-        lsla_mma_weights<N>(p, m, low || right, apart, lse, s, dw, sums);
+        const int64_t row = (int64_t)(t.b * g.heads + h) * g.cells * p.g.n;
+        const uint32_t dropped = DROPS ? lsla_mma_dropped<N>(p, row, cell) : 0u;
+        lsla_mma_weights<N, DROPS>(p, m, low || right, apart, dropped, lse, s, dw, sums);
     }
     __syncwarp();
     lsla_mma_mix<COLS, false>(o, m.ds, k);
@@ -370,7 +385,7 @@ static __device__ inline void lsla_mma_leave(const lsla<bf16> &p, const lsla_mma
 }
 
 /* Block: slice blockIdx.x % slices of head blockIdx.x / slices. */
-template <int COLS, int N>
+template <int COLS, int N, bool DROPS>
 __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2)
     lsla_mma_grad(lsla<bf16> p, lsla_mma_map g, int stages)
 {
@@ -407,7 +422,7 @@ __global__ void __launch_bounds__(ATTN_MMA_THREADS, 2)
             if (stages == 2) lsla_mma_gather<COLS>(p, g, h, t, own, other);
             lsla_mma_enter<COLS>(p, g, h, t, &own);
         }
-        lsla_mma_grad_window<COLS, N>(p, g, h, at, own, m, cell, lse, now, &sums);
+        lsla_mma_grad_window<COLS, N, DROPS>(p, g, h, at, own, m, cell, lse, now, &sums);
         if (stages == 1 && left > 1) {
             __syncthreads();
             lsla_mma_gather<COLS>(p, g, h, t, own, other);
@@ -439,8 +454,9 @@ template <int COLS, int N> static tp_code launch(const tp_call *c, const lsla<bf
     const int down = (int)p.g.size[0], across = (int)p.g.size[1], width = (int)p.g.width;
     const lsla_mma_map g = { down,           across,         down * across, (int)p.g.window,
                              (int)p.g.shift, (int)p.g.heads, width,         down * across * width };
-    return tp_launch(c, lsla_mma_grad<COLS, N>, (unsigned)(p.g.heads * p.g.slices),
-                     ATTN_MMA_THREADS, lsla_mma_shared(p, stages), p, g, stages);
+    return tp_launch(c, p.drop.below ? lsla_mma_grad<COLS, N, true> : lsla_mma_grad<COLS, N, false>,
+                     (unsigned)(p.g.heads * p.g.slices), ATTN_MMA_THREADS,
+                     lsla_mma_shared(p, stages), p, g, stages);
 }
 
 tp_code tp__lsla_mma_bwd(const tp_call *c, const lsla<bf16> &p)

@@ -37,6 +37,30 @@ static __device__ inline int lsla_mma_key(int n, int e)
     return 8 * n + (int)threadIdx.x % 4 * 2 + e % 2;
 }
 
+/* Bit 4 n + e: dropout drops the thread's pair (n, e). row: element (query, key 0) of the map's
+ * first cell; cell: of the thread's two queries. */
+template <int N>
+static __device__ inline uint32_t lsla_mma_dropped(const lsla<bf16> &p, int64_t row,
+                                                   const int cell[2])
+{
+    const int n = (int)p.g.n;
+    const int64_t first[2] = { row + (int64_t)cell[0] * n, row + (int64_t)cell[1] * n };
+    return drop_mma_rows<N>(p.drop, first, n);
+}
+
+/* Probability x of a pair, negative if it is dropped; DROPS: there is dropout. */
+template <bool DROPS>
+static __device__ inline float lsla_mma_mark(uint32_t dropped, int n, int e, float x)
+{
+    if (!DROPS) return x;
+    return copysignf(x, __uint_as_float(dropped << (31 - 4 * n - e)));
+}
+/* A marked probability, unscaled. */
+template <bool DROPS> static __device__ inline float lsla_mma_kept(float x)
+{
+    return DROPS ? fmaxf(x, 0.0f) : x;
+}
+
 static __device__ inline lsla_mma_apart lsla_mma_set_head(const lsla<bf16> &p, int h,
                                                           const lsla_mma_tables &m)
 {

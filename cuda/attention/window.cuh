@@ -17,7 +17,7 @@ template <class S> struct win {
     attn_sink<S> dq, dk, dv, dlow_k, dlow_v, dtable, dbias;
     tp_packing rows;         /* of packed sequences                               */
     int64_t document, first; /* index and first row of this sequence; otherwise 0 */
-    int64_t longest;         /* the longest, in cells                             */
+    int64_t longest;         /* the longest, in cells; otherwise N                */
 };
 
 /* Is token i of batch row b visible? */
@@ -51,7 +51,9 @@ static __device__ inline int64_t win_first_chunk(const tp_window &g, int axis, i
 enum { WIN_SLICES = 512, WIN_SPAN = 512 }; /* of all heads' tiles of queries; cells of a span */
 
 /* Partial sums of backward: gradients of biases by slice of the query tiles, of low and global keys
- * by span of the map. table, keys and total are offsets in c->work, in floats. */
+ * by span of the map. table, keys and total are offsets in c->work, in floats. Packed sequences
+ * have the sizes of the longest, but parts for as many spans as all can have together: those of
+ * sequence b, which begins with row i, follow part i / WIN_SPAN + b. */
 struct win_room {
     int64_t tiles, slices; /* of a chunk; of all chunks of the batch          */
     int64_t reach[2];      /* largest differences of positions                */
@@ -62,7 +64,8 @@ struct win_room {
     int64_t total;         /* before them: delta, [B,H,N]                     */
 };
 
-static inline win_room win_room_of(const tp_window &g)
+/* rows: of the result, in all. */
+static inline win_room win_room_of(const tp_window &g, int64_t rows)
 {
     win_room w;
     for (int i = 0; i < 2; i++) w.reach[i] = g.chunk[i] + g.halo[i] - 1;
@@ -73,9 +76,10 @@ static inline win_room win_room_of(const tp_window &g)
         g.local && (g.rows || g.exact) ? (2 * w.reach[0] + 1) * (2 * w.reach[1] + 1) : 0;
     w.biases = tp__ceil_div(w.differences + g.global + 2, 4) * 4;
     w.spans = tp__ceil_div(g.cells, WIN_SPAN);
-    w.table = g.batch * g.heads * g.cells;
-    w.keys = w.table + w.slices * g.heads * w.biases;
-    w.total = w.keys + g.batch * g.heads * w.spans * g.extra * 2 * g.dim;
+    const int64_t parts = g.packed ? rows / WIN_SPAN + g.batch : g.batch * w.spans;
+    w.table = rows * g.heads;
+    w.keys = w.table + (g.packed ? 0 : w.slices * g.heads * w.biases);
+    w.total = w.keys + parts * g.heads * g.extra * 2 * g.dim;
     return w;
 }
 

@@ -539,7 +539,7 @@ template <class S> static tp_code window_attention_fwd(const tp_call *c)
     const win<S> p = win_problem<S>(c);
     const tp_code code = win_too_wide(c, p);
     if constexpr (std::is_same<S, bf16>::value)
-        if (!p.g.packed && tp__window_mma_serves(p)) return tp__window_mma_fwd(c, p);
+        if (tp__window_mma_serves(p)) return tp__window_mma_fwd(c, p);
     if (code != TP_OK) return code;
     return win_launch(c, p.g.packed ? win_kernel<true, S> : win_kernel<false, S>,
                       p.g.batch * p.g.heads * p.g.cells, p);
@@ -579,8 +579,7 @@ template <class S> static tp_code window_attention_bwd(const tp_call *c)
         code = tp_launch(c, win_clear_queries<S>, tp_grid(c, p.g.batch * p.g.global * p.g.width),
                          WIN_THREADS, 0, p);
     if constexpr (std::is_same<S, bf16>::value)
-        if (code == TP_OK && !p.g.packed && tp__window_mma_serves_bwd(p))
-            return tp__window_mma_bwd(c, p);
+        if (code == TP_OK && tp__window_mma_serves_bwd(p)) return tp__window_mma_bwd(c, p);
     return code == TP_OK ? win_grad_plain(c, p) : code;
 }
 
@@ -588,9 +587,8 @@ template <class S> static tp_code window_attention_bwd(const tp_call *c)
 static size_t window_attention_work(const tp_call *c)
 {
     const tp_window g = tp__window(c->x, static_cast<const tp_window_attn_cfg *>(c->attr));
-    const win_room room = win_room_of(g);
+    const win_room room = win_room_of(g, g.packed ? c->x[WIN_Q].dim[0] : g.batch * g.cells);
     if (!tp_is_backward(c)) return 0;
-    if (g.packed) return (size_t)(c->x[WIN_Q].dim[0] * g.heads) * sizeof(float);
     return (size_t)(c->x[WIN_Q].dtype == TP_BF16 ? room.total : room.table) * sizeof(float);
 }
 

@@ -1,11 +1,16 @@
 /* window_mma.cuh - common to the tensor core kernels of attention over maps: chunks, lists of their
- * keys, biases by difference of positions, gathered tiles, products.
+ * keys, biases by difference of positions, gathered tiles, products, dropout.
  *
  * A key has a row in memory and a place, which determines its bias. For keys of the map the place
  * is minus the key's part of the difference of positions, to which a query adds its part. For all
  * others it is negative: the complement of the bias's index. The bias is -inf for differences
  * beyond the reach, padding of a list, and masked keys. Rows of hidden keys and queries are not
- * read but are zeros. Biases are divided by the scale: they initialise the logits. */
+ * read but are zeros. Biases are divided by the scale: they initialise the logits.
+ *
+ * With dropout (DROP) a key also has a column: 4 j + n for column j of [B,H,N,r+g+N] if the next n
+ * <= 3 keys have the columns after j. One block of random words then serves n + 1 pairs. A warp
+ * draws all bits of a step before its products, none twice, and exchanges them by shuffles. Scales
+ * of kept probabilities are applied to the sums. */
 #ifndef TP_WINDOW_MMA_CUH
 #define TP_WINDOW_MMA_CUH
 
@@ -28,7 +33,7 @@ static inline win_mma win_mma_problem(const win<bf16> &call)
 {
     win_mma p = {};
     static_cast<win<bf16> &>(p) = call;
-    p.room = win_room_of(p.g);
+    p.room = win_room_of(p.g, p.g.packed ? p.rows.rows : p.g.batch * p.g.cells);
     for (int i = 0; i < 2; i++) {
         p.reach[i] = (int)p.room.reach[i];
         p.side[i] = 2 * p.reach[i] + 1;
@@ -70,10 +75,41 @@ static __device__ inline void win_mma_load_biases(const win_mma &p, int h, float
                                       : 0.0f;
 }
 
+/* If PACKED, sequence b as row b of a batch of its length, otherwise the whole problem. */
+template <bool PACKED>
+using win_mma_part = typename std::conditional<PACKED, const win_mma, const win_mma &>::type;
+
+template <bool PACKED>
+static __device__ inline win_mma_part<PACKED> win_mma_sequence(const win_mma &all, int64_t b)
+{
+    if constexpr (PACKED) {
+        const tp_rows at = tp__document(&all.rows, b);
+        const int64_t before = at.first - b * at.count; /* rows before such a batch, if positive */
+        win_mma p = all;
+        p.g.cells = p.g.tokens = p.g.size[1] = at.count;
+        p.g.chunks[1] = tp__ceil_div(at.count, p.g.chunk[1]);
+        if (p.mask) p.mask += before;
+        p.q += before * p.g.width;
+        p.k += before * p.g.width;
+        p.v += before * p.g.width;
+        p.out += before * p.g.width;
+        p.lse += before * p.g.heads;
+        if (p.dout) p.dout += before * p.g.width, p.delta += before * p.g.heads;
+        p.dq.move(before * p.g.width);
+        p.dk.move(before * p.g.width);
+        p.dv.move(before * p.g.width);
+        return p;
+    } else {
+        return all;
+    }
+}
+
 /* A chunk of queries of one batch row and head. */
 struct win_mma_chunk {
     int b, h, cy, cx, top, left, rows, cols;
     __device__ int queries() const { return rows * cols; }
+    /* Ends with the packed sequence p. */
+    __device__ void end(const win_mma &p) { cols = min(cols, max((int)p.g.cells - left, 0)); }
 };
 
 /* Chunk i of [B, chunks, chunks]. */
@@ -121,9 +157,50 @@ struct win_mma_rect {
     __device__ int cells() const { return rows * cols; }
 };
 
-/* Dynamic shared memory left beside the queries of a block and the rectangles. */
+/* The padded head size. */
+static inline int win_mma_columns(const tp_window &g)
+{
+    return g.dim <= 32 ? 32 : g.dim <= 64 ? 64 : 128;
+}
+
+/* Calls f(COLS, DROP, PACKED). */
+template <class F> static tp_code win_mma_by_kind(const win_mma &p, F f)
+{
+    const auto of_columns = [&](auto drop, auto packed) {
+        const int columns = win_mma_columns(p.g);
+        return columns == 32   ? f(std::integral_constant<int, 32>(), drop, packed)
+               : columns == 64 ? f(std::integral_constant<int, 64>(), drop, packed)
+                               : f(std::integral_constant<int, 128>(), drop, packed);
+    };
+    const std::true_type yes;
+    const std::false_type no;
+    if (p.drop.below > 0) return p.g.packed ? of_columns(yes, yes) : of_columns(yes, no);
+    return p.g.packed ? of_columns(no, yes) : of_columns(no, no);
+}
+
+/* The lists of keys: rows, places and, with dropout, columns. */
+struct win_mma_lists {
+    int *row, *place, *column;
+    __device__ win_mma_lists(const win_mma &p, void *at)
+        : row(static_cast<int *>(at)), place(row + p.keys), column(place + p.keys)
+    {
+    }
+};
+
+static __host__ __device__ inline int win_mma_listed(const win_mma &p)
+{
+    return (p.drop.below > 0 ? 3 : 2) * p.keys;
+}
+
+/* Key j of r + g and those of the map, in order of columns; `adjacent` keys follow it. */
+static __device__ inline int win_mma_column(int j, int adjacent)
+{
+    return 4 * j + min(adjacent, 3);
+}
+
+/* Dynamic shared memory left beside two lists of a block's queries and the rectangles. */
 constexpr size_t WIN_MMA_ROOM =
-    (99 << 10) - WIN_MMA_ROWS * sizeof(int) - TP_WINDOW_RECTS * sizeof(win_mma_rect);
+    (99 << 10) - 2 * WIN_MMA_ROWS * sizeof(int) - TP_WINDOW_RECTS * sizeof(win_mma_rect);
 
 /* Rectangle b of chunk t; empty if there is none. */
 static __device__ inline win_mma_rect win_mma_rect_of(const win_mma &p, const win_mma_chunk &t,
@@ -153,10 +230,12 @@ static __device__ inline bool win_mma_any(const int *list)
 }
 
 /* Lists the chunk's rectangles and keys, padded, and returns the number of keys. row: the offset of
- * a key in k; -2 minus its offset in low_k; -1: zeros. Has one barrier; the caller adds another
+ * a key in k; -2 minus its offset in low_k; -1: zeros. Keys outside the map have arbitrary columns,
+ * those in it adjacent ones along a row of a rectangle. Has one barrier; the caller adds another
  * before the lists are read. */
+template <bool DROP>
 static __device__ inline int win_mma_list_keys(const win_mma &p, const win_mma_chunk &t,
-                                               win_mma_rect *rect, int *row, int *place)
+                                               win_mma_rect *rect, const win_mma_lists &to)
 {
     if (threadIdx.x < TP_WINDOW_RECTS) rect[threadIdx.x] = win_mma_rect_of(p, t, (int)threadIdx.x);
     __syncthreads();
@@ -165,8 +244,9 @@ static __device__ inline int win_mma_list_keys(const win_mma &p, const win_mma_c
     for (int r = 0; r < TP_WINDOW_RECTS; r++) n += rect[r].cells();
     for (int j = (int)threadIdx.x; j < attn_tiles(n, WIN_MMA_ROWS) * WIN_MMA_ROWS;
          j += ATTN_MMA_THREADS) {
-        int from = -1, at = ~win_mma_hidden(p);
+        int from = -1, at = ~win_mma_hidden(p), column = win_mma_column(0, 3);
         if (j < extra) {
+            column = win_mma_column(j, extra - 1 - j);
             if (j < low ? win_low_shown(p, t.b, j) : win_shown(p, t.b, j - low)) {
                 from = j < low ? -2 - j * width : (j - low) * width;
                 at = ~(j < low ? win_mma_none(p) : p.differences + j - low);
@@ -175,16 +255,18 @@ static __device__ inline int win_mma_list_keys(const win_mma &p, const win_mma_c
             int k = j - extra, r = 0;
             for (; k >= rect[r].cells(); r++) k -= rect[r].cells();
             const win_mma_rect &in = rect[r];
-            const int down = (int)((unsigned)k / (unsigned)in.cols), y = in.y + down,
-                      x = in.x + k - down * in.cols;
+            const int down = (int)((unsigned)k / (unsigned)in.cols), y = in.y + down;
+            const int across = k - down * in.cols, x = in.x + across;
             const int sy = t.top + y + in.dy, sx = t.left + x + in.dx;
             const int cell = sy * (int)p.g.size[1] + sx;
             const bool inside = sy < p.g.size[0] && sx < p.g.size[1];
+            column = win_mma_column(extra + cell, in.cols - 1 - across);
             if (!inside || win_mma_shown(p, t.b, cell)) at = win_mma_place(p, y, x);
             if (inside && win_mma_shown(p, t.b, cell)) from = ((int)p.g.global + cell) * width;
         }
-        row[j] = from;
-        place[j] = at;
+        to.row[j] = from;
+        to.place[j] = at;
+        if (DROP) to.column[j] = column;
     }
     return n;
 }
@@ -249,6 +331,45 @@ static __device__ inline void win_mma_start(const win_mma &p, float s[N][4], con
         for (int e = 0; e < 4; e++) s[n][e] = bias[at.at[e % 2] + part[e / 2]];
     }
 }
+
+/* The element of the pair of a query and column 0. */
+static __device__ inline int64_t win_mma_element(const win_mma &p, int b, int h, int cell)
+{
+    return ((b * p.g.heads + h) * p.longest + cell) * (p.g.extra + p.longest);
+}
+
+/* Bit i: the pair of a query and key i is dropped. */
+template <int KEYS>
+static __device__ inline uint32_t win_mma_draw(const win_mma &p, int64_t first, const int *column)
+{
+    static_assert(KEYS <= 32, "a bit for each key");
+    const tp_random &r = p.drop.random;
+    const tp_random random = { r.seed, r.offset + (r.advance ? *r.advance : 0), NULL };
+    const tp_mask m = { random, p.drop.below, p.drop.scale };
+    uint32_t bits = 0;
+#pragma unroll 1
+    for (int i = 0; i < KEYS;) {
+        const int64_t e = first + column[i] / 4;
+        const int skip = (int)(e & 3), n = min(4 - skip, column[i] % 4 + 1);
+        bits |= (drop_mma_block(m, e / 4) >> skip & ((1u << n) - 1)) << i;
+        i += n;
+    }
+    return bits;
+}
+
+/* Which elements of this lane's accumulators of 16 queries and 8 N keys are dropped: the bits of
+ * row r were drawn by lane 2 r + side. */
+template <int N> struct win_mma_dropped {
+    uint32_t bits[2] = {};
+    __device__ void take(uint32_t drawn, int side)
+    {
+        const int lane = (int)threadIdx.x % 32;
+        for (int half = 0; half < 2; half++)
+            bits[half] =
+                __shfl_sync(0xffffffffu, drawn, 2 * (lane / 4 + 8 * half) + side) >> lane % 4 * 2;
+    }
+    __device__ bool at(int n, int e) const { return bits[e / 2] >> (8 * n + e % 2) & 1u; }
+};
 
 /* Stores sixteen rows of a head, times k, in this lane's rows row[2] (-1: none) of [...,H*D]. */
 template <int COLS>

@@ -11,7 +11,7 @@
  * With T taps an element of X is read from cache T times, and each copy is written once: 2 T bytes
  * per element in bf16. The product reads the same and takes 2 Co operations per copy. Bound by
  * memory below some hundred output channels, by the product above. */
-#include "cuda/kit/activation.cuh"
+#include "cuda/kit/dense.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
 #include "cuda/kit/move.cuh"
@@ -19,7 +19,11 @@
 
 /* ---- scratch: a pass gathers the inputs of chunks of positions into rows of a matrix ---- */
 
-#define CONV_CHUNK_BYTES ((size_t)64 << 20) /* of a chunk's matrix, or of one row if larger */
+/* A chunk's matrix stays in the L2 cache until the product has read it, unless this leaves the
+ * product too few rows for all multiprocessors. One row may be larger. */
+#define CONV_CHUNK_BYTES ((size_t)24 << 20)
+#define CONV_MOST_BYTES  ((size_t)64 << 20)
+enum { CONV_CHUNK_ROWS = 4096 };
 
 /* Offsets in c->work, in bytes: a pass's weights, at 0; a chunk's matrix; sums in floats, of dW or
  * of a chunk stored position by position. */
@@ -38,12 +42,15 @@ static inline int64_t conv_row(const tp__conv2d_pass *p)
     return p->groups * p->axis[0].taps * p->axis[1].taps * p->from;
 }
 
-/* Positions of a chunk. */
+/* Positions of a chunk: chunks are equal, up to the last. */
 static inline int64_t conv_chunk(const tp__conv2d_pass *p, size_t size)
 {
-    const int64_t row = conv_row(p), n = conv_positions(p);
-    const int64_t fit = row > 0 ? (int64_t)(CONV_CHUNK_BYTES / size) / row : n;
-    return fit < 1 ? 1 : fit < n ? fit : n > 1 ? n : 1;
+    const int64_t row = conv_row(p) * (int64_t)size, n = conv_positions(p);
+    if (row < 1 || n < 2) return max(n, (int64_t)1);
+    const int64_t most = min((int64_t)CONV_MOST_BYTES / row, (int64_t)CONV_CHUNK_ROWS);
+    const int64_t fit = max(max((int64_t)CONV_CHUNK_BYTES / row, most), (int64_t)1);
+    const int64_t chunks = (n + fit - 1) / fit;
+    return (n + chunks - 1) / chunks;
 }
 
 static inline size_t conv_round(size_t bytes)
@@ -216,17 +223,6 @@ static tp_code gather(const tp_call *c, const tp__conv2d_pass &p, int64_t first,
     });
 }
 
-static tp_cuda_gemm product(const tp_call *c, int64_t m, int64_t n, int64_t k)
-{
-    tp_cuda_gemm g = {};
-    g.m = m;
-    g.n = n;
-    g.k = k;
-    g.batch = 1;
-    g.type = g.type_c = c->x[0].dtype;
-    return g;
-}
-
 /* Computes the positions of a pass, from `from` into `to`. */
 template <class S>
 static tp_code run_pass(const tp_call *c, const tp__conv2d &g, const tp__conv2d_pass &p,
@@ -244,7 +240,7 @@ static tp_code run_pass(const tp_call *c, const tp__conv2d &g, const tp__conv2d_
     for (int64_t first = 0; first < n && code == TP_OK; first += chunk) {
         const int64_t rows = min(chunk, n - first);
         void *const matrix = work_at(c, room.matrix);
-        tp_cuda_gemm t = product(c, rows, p.to, K);
+        tp_cuda_gemm t = tp_dense(c->x[0].dtype, rows, p.to, K);
         t.batch = p.groups;
         t.a = matrix;
         t.lda = p.groups * K;
@@ -282,7 +278,7 @@ template <class S> static tp_code convolve(const tp_call *c, const tp__conv2d &g
     if (n == 0) return TP_OK;
     if (c->x[1].numel == 0 || c->x[0].numel == 0) return add ? TP_OK : zero(c, &c->y[0]);
     if (tp__conv2d_is_product(&g)) {
-        tp_cuda_gemm t = product(c, n / g.co, g.co, g.ci);
+        tp_cuda_gemm t = tp_dense(c->x[0].dtype, n / g.co, g.co, g.ci);
         t.a = c->x[0].data;
         t.lda = g.ci;
         t.b = c->x[1].data;
@@ -290,7 +286,6 @@ template <class S> static tp_code convolve(const tp_call *c, const tp__conv2d &g
         t.tb = true;
         t.c = c->y[0].data;
         t.type_c = c->y[0].dtype;
-        t.ldc = g.co;
         t.add = add;
         return tp__cuda_gemm(c, &t);
     }
@@ -342,7 +337,7 @@ template <class S> static tp_code dw(const tp_call *c, const tp__conv2d &g)
     tp_code code = TP_OK;
     for (int64_t first = 0; first < n && code == TP_OK; first += chunk) {
         void *const matrix = work_at(c, room.matrix);
-        tp_cuda_gemm t = product(c, p.to, K, min(chunk, n - first));
+        tp_cuda_gemm t = tp_dense(c->x[0].dtype, p.to, K, min(chunk, n - first));
         t.batch = p.groups;
         t.a = tp_in<S>(&c->dy[0]) + first * g.co;
         t.ta = true;
@@ -353,7 +348,6 @@ template <class S> static tp_code dw(const tp_call *c, const tp__conv2d &g)
         t.step_b = K;
         t.c = sums;
         t.type_c = TP_F32;
-        t.ldc = K;
         t.step_c = p.to * K;
         t.add = first > 0;
         code = gather(c, p, first, t.k, c->x[0].data, matrix);
@@ -371,7 +365,7 @@ template <class S> static tp_code dw(const tp_call *c, const tp__conv2d &g)
 static tp_code grad_product(const tp_call *c, const tp__conv2d &g, int to)
 {
     const int64_t rows = c->y[0].numel / g.co;
-    tp_cuda_gemm t = product(c, to ? g.co : rows, g.ci, to ? rows : g.co);
+    tp_cuda_gemm t = tp_dense(c->x[0].dtype, to ? g.co : rows, g.ci, to ? rows : g.co);
     t.a = c->dy[0].data;
     t.lda = g.co;
     t.ta = to == 1;
@@ -379,7 +373,6 @@ static tp_code grad_product(const tp_call *c, const tp__conv2d &g, int to)
     t.ldb = g.ci;
     t.c = c->dx[to].data;
     t.type_c = c->dx[to].dtype;
-    t.ldc = g.ci;
     t.add = c->add >> to & 1u;
     return tp__cuda_gemm(c, &t);
 }
@@ -410,8 +403,8 @@ template <class S> static tp_code bias_gradient(const tp_call *c, size_t at)
     return tp_with_type(c, c->dx[2].dtype, [&](auto b) {
         typedef decltype(b) B;
         const tp_add_to<B> finish = { tp_in<B>(&c->dx[2]), (c->add >> 2 & 1u) != 0 };
-        return tp_fold_sum(c, &c->dy[0], &c->dx[2], tp_in<S>(&c->dy[0]), (const S *)NULL,
-                           tp_out<B>(&c->dx[2]), work_at(c, at), finish);
+        return tp_fold_sum(c, &c->dy[0], &c->dx[2], tp_in<S>(&c->dy[0]), tp_out<B>(&c->dx[2]),
+                           work_at(c, at), finish);
     });
 }
 

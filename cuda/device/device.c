@@ -12,9 +12,9 @@
 
 /* ---- profile ---- */
 
-static void cuda_mark(tp_device *D, int line)
+static void cuda_mark(tp_device *D, int line, int slice)
 {
-    tp__gpu_check(D, "profile", tp__cuda_marks_add(tp__gpu(D)->marks, D, line));
+    tp__gpu_check(D, "profile", tp__cuda_marks_add(tp__gpu(D)->marks, D, line, slice));
 }
 
 static void cuda_read_marks(tp_device *D)
@@ -69,9 +69,7 @@ static void cuda_close(tp_device *D)
     if (g->table) cudaFree(g->table);
     tp__cuda_marks_free(g->marks);
     tp__cuda_blas_close(g->blas);
-    for (int i = 0; i < TP_CUDA_STAGES; i++)
-        if (g->uploaded[i]) cudaEventDestroy(g->uploaded[i]);
-    if (g->staging) cudaFreeHost(g->staging);
+    tp__cuda_staging_free(g->staging);
     if (g->stream) cudaStreamDestroy(g->stream);
     g->stream = NULL;
 }
@@ -157,16 +155,14 @@ static bool check_gpu(tp_device *D, int index)
     return true;
 }
 
-/* Creates the stream, the staging buffers, the events and the cuBLAS handles. */
+/* Creates the stream, the memory for uploads and the cuBLAS handles. */
 static bool create_handles(tp_device *D, bool profile)
 {
     tp_cuda *g = tp__gpu(D);
     char why[512] = "";
     size_t left = 0, total = 0;
     cudaError_t e = cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking);
-    if (e == cudaSuccess) e = cudaMallocHost((void **)&g->staging, TP_CUDA_STAGES * TP_CUDA_STAGE);
-    for (int i = 0; i < TP_CUDA_STAGES && e == cudaSuccess; i++)
-        e = cudaEventCreateWithFlags(&g->uploaded[i], cudaEventDisableTiming);
+    if (e == cudaSuccess) e = tp__cuda_staging_new(&g->staging);
     if (e == cudaSuccess && profile) e = tp__cuda_marks_new(&g->marks);
     if (e == cudaErrorMemoryAllocation) {
         cudaMemGetInfo(&left, &total);

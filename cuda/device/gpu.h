@@ -7,30 +7,26 @@
 
 enum {
     TP_CUDA_RECENT = 16, /* ops named by an error */
-    TP_CUDA_NAME = 40,
-    TP_CUDA_STAGES = 4 /* pinned staging buffers for uploads */
+    TP_CUDA_NAME = 40
 };
 
 typedef struct tp_cuda_nccl tp_cuda_nccl; /* nccl.c */
+typedef struct tp_cuda_staging tp_cuda_staging;
 
 typedef struct tp_cuda {
     int index, processors;
     bool tf32, debug_sync;
     cudaStream_t stream;
     tp_cuda_blas *blas;
-    char *staging; /* pinned: TP_CUDA_STAGES buffers of TP_CUDA_STAGE bytes */
-    cudaEvent_t uploaded[TP_CUDA_STAGES]; /* a staging buffer may be reused after its event */
-    int stage;                            /* the next one to use */
-    tp_cuda_marks *marks;                 /* NULL: no profile */
-    tp_cuda_graph *graph;                 /* the step being recorded, or NULL */
-    tp_cuda_nccl *nccl;                   /* the sums that the device takes part in, or NULL */
-    void *table;                          /* device memory of tp__cuda_table */
+    tp_cuda_staging *staging;
+    tp_cuda_marks *marks; /* NULL: no profile */
+    tp_cuda_graph *graph; /* the step being recorded, or NULL */
+    tp_cuda_nccl *nccl;   /* the sums that the device takes part in, or NULL */
+    void *table;          /* device memory of tp__cuda_table */
     size_t table_bytes;
     char recent[TP_CUDA_RECENT][TP_CUDA_NAME];
     uint64_t ops;
 } tp_cuda;
-
-#define TP_CUDA_STAGE ((size_t)2 << 20)
 
 static inline tp_cuda *tp__gpu(const tp_device *D)
 {
@@ -51,6 +47,12 @@ void tp__gpu_refused(tp_device *D, cudaError_t e, char *why);
 
 /* Records an op's name after it ran; with debug_sync, waits for it. */
 tp_code tp__gpu_ran(tp_device *D, const char *name, bool backward);
+
+/* staging.c: uploads that return before the GPU has copied them. Not while a step is recorded. */
+cudaError_t tp__cuda_staging_new(tp_cuda_staging **s);
+void tp__cuda_staging_free(tp_cuda_staging *s); /* NULL: nothing */
+cudaError_t tp__cuda_staging_upload(tp_cuda_staging *s, tp_device *D, void *to, const void *host,
+                                    size_t bytes);
 
 /* memory.c: the backend's functions of the same names (tensor/backend.h). */
 void *tp__gpu_alloc(tp_device *D, size_t bytes);

@@ -69,7 +69,7 @@ tp_code tp__cuda_gemm(const tp_call *c, tp_cuda_gemm *g);
 typedef struct tp_cuda_marks tp_cuda_marks;
 cudaError_t tp__cuda_marks_new(tp_cuda_marks **m);
 void tp__cuda_marks_free(tp_cuda_marks *m); /* NULL: nothing */
-cudaError_t tp__cuda_marks_add(tp_cuda_marks *m, tp_device *D, int line);
+cudaError_t tp__cuda_marks_add(tp_cuda_marks *m, tp_device *D, int line, int slice);
 cudaError_t tp__cuda_marks_read(tp_cuda_marks *m, tp_device *D);
 
 /* graph.c: a recorded step, and the memory that its launches read. */

@@ -1,6 +1,4 @@
-/* memory.c - device memory, and copies between it and the host.
- *
- * Uploads are staged in pinned memory and return at once unless all buffers are in flight. */
+/* memory.c - device memory, and copies between it and the host. */
 #include "cuda/device/gpu.h"
 
 #include <string.h>
@@ -29,20 +27,6 @@ void tp__gpu_free(tp_device *D, void *p, size_t bytes)
 
 /* ---- copies ---- */
 
-static cudaError_t upload_piece(tp_device *D, char *to, const char *host, size_t bytes)
-{
-    tp_cuda *g = tp__gpu(D);
-    cudaStream_t stream = tp__cuda_stream(D);
-    const int i = g->stage;
-    char *staged = g->staging + (size_t)i * TP_CUDA_STAGE;
-    g->stage = (i + 1) % TP_CUDA_STAGES;
-    cudaError_t e = cudaEventSynchronize(g->uploaded[i]);
-    if (e != cudaSuccess) return e;
-    memcpy(staged, host, bytes);
-    e = cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, stream);
-    return e == cudaSuccess ? cudaEventRecord(g->uploaded[i], stream) : e;
-}
-
 void tp__gpu_upload(tp_device *D, void *to, const void *host, size_t bytes)
 {
     tp_cuda *g = tp__gpu(D);
@@ -54,10 +38,7 @@ void tp__gpu_upload(tp_device *D, void *to, const void *host, size_t bytes)
                       cudaMemcpyAsync(to, kept, bytes, cudaMemcpyHostToDevice, tp__cuda_stream(D)));
         return;
     }
-    for (size_t at = 0; at < bytes; at += TP_CUDA_STAGE) {
-        const size_t n = bytes - at < TP_CUDA_STAGE ? bytes - at : TP_CUDA_STAGE;
-        tp__gpu_check(D, "upload", upload_piece(D, (char *)to + at, (const char *)host + at, n));
-    }
+    tp__gpu_check(D, "upload", tp__cuda_staging_upload(g->staging, D, to, host, bytes));
 }
 
 void tp__gpu_download(tp_device *D, void *host, const void *from, size_t bytes)

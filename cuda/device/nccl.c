@@ -1,8 +1,8 @@
 /* nccl.c - sums over the GPUs of several processes, by NCCL, loaded when an exchange begins.
  *
- * Sums run on a stream of their own, which waits for the kernels queued before them and which later
- * kernels wait for, so the host waits for neither. All sums of a bucket are one group, which NCCL
- * runs as one kernel: gradients are summed where they are, without a copy. */
+ * Sums run on a stream of their own, of high priority, which waits for the kernels queued before
+ * them and which later kernels wait for, so the host waits for neither. All sums of a bucket are
+ * one group, which NCCL runs as one kernel: gradients are summed where they are, without a copy. */
 #include "cuda/device/nccl.h"
 
 #include <dlfcn.h>

@@ -4,8 +4,8 @@
  *
  * Columns are summed in tiles (columns.cuh). A thread reads eight rows at a time, computes their
  * mean and squared deviations in registers, and merges these in order (Chan, Golub, LeVeque 1979).
- * A block of rows is an image; its statistics begin `step` elements after the previous image's.
- * step 0: all rows share statistics. */
+ * Statistics of an image begin `step` elements after the previous one's. step 0: all rows share
+ * statistics. */
 #ifndef TP_CHANNEL_NORM_CUH
 #define TP_CHANNEL_NORM_CUH
 
@@ -65,7 +65,33 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* m and s at block step + j are those of channel j of a block of rows. */
+/* Merges the parts of each image: out(image, channel, merged). A block merges 32 channels: warp w
+ * merges the parts w, w + warps, ..., and warp 0 merges their results. */
+template <class Out>
+static __device__ inline void tp_join_moments(const tp_matrix &a, const float *part, Out out)
+{
+    TP_SHARED(tp_moments, all, [32][32]);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const int64_t spans = tp_spans(a), across = (a.C + 31) / 32;
+    TP_EACH_BLOCK (tile, a.rows > a.image ? tp_div(a.rows, a.image) * across : across) {
+        const int64_t image = tp_div(tile, across), i = (tile - image * across) * 32 + lane;
+        const int64_t rows = min(a.image, a.rows);
+        tp_moments v = {};
+        for (int64_t k = warp; i < a.C && k * a.size < rows; k += warps) {
+            const float *at = part + (image * spans + k) * 2 * a.C + i;
+            v = tp_merged(v, { (float)min(a.size, rows - k * a.size), at[0], at[a.C] });
+        }
+        all[warp][lane] = v;
+        __syncthreads();
+        if (warp == 0 && i < a.C) {
+            for (int w = 1; w < warps; w++) v = tp_merged(v, all[w][lane]);
+            out(image, i, v);
+        }
+        __syncthreads();
+    }
+}
+
+/* m and s at image step + j are those of channel j of an image. */
 struct tp_channel_stats {
     const float *m, *s;
     int64_t step;
@@ -73,7 +99,7 @@ struct tp_channel_stats {
 
 static __device__ inline int64_t tp_stats_at(const tp_matrix &a, int64_t step, int64_t row)
 {
-    return step > 0 ? tp_div(row, a.size) * step : 0;
+    return step > 0 ? tp_div(row, a.image) * step : 0;
 }
 
 template <int N> static __device__ inline void tp_take(float v[N], const float *p)
@@ -123,8 +149,8 @@ __global__ void __launch_bounds__(TP_THREADS)
         const tp_tile<N> tile(a, t);
         float m[N] = {}, s[N] = {}, sum_dyh[N] = {}, sum_dy[N] = {};
         if (tile.j < a.C) {
-            tp_take<N>(m, stats.m + tile.block * stats.step + tile.j);
-            tp_take<N>(s, stats.s + tile.block * stats.step + tile.j);
+            tp_take<N>(m, stats.m + tile.image * stats.step + tile.j);
+            tp_take<N>(s, stats.s + tile.image * stats.step + tile.j);
         }
 #pragma unroll 4
         for (int64_t r = tile.first; r < tile.last; r += TP_TILE_GROUPS) {

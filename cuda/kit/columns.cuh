@@ -24,25 +24,82 @@ static inline int64_t tp_row_blocks(int64_t rows, int64_t least)
     return (rows + n - 1) / n;
 }
 
-/* A block adds 32 columns: warp w adds the parts w, w + warps, ..., and warp 0 adds their sums. */
-template <class Out>
-__global__ void __launch_bounds__(1024) tp_add_parts_kernel(int64_t n, int64_t blocks, int64_t ld,
-                                                            const float *part, bool add, Out *out)
+/* Finishing functors map a sum to the stored value. */
+struct tp_as_it_is {
+    __device__ float operator()(float sum, int64_t) const { return sum; }
+};
+template <class Out> struct tp_add_to { /* add: accumulates onto the old value */
+    const Out *old;
+    bool add;
+    __device__ float operator()(float sum, int64_t i) const
+    {
+        return add ? tp_float(old[i]) + sum : sum;
+    }
+};
+
+/* Destinations of sums: to(i, sum) stores that of column i of all sets. */
+template <class Out, class F> struct tp_finished {
+    Out *out;
+    F finish;
+    __device__ void operator()(int64_t i, float sum) const { tp_put(out + i, finish(sum, i)); }
+};
+
+/* A gradient of either type; add: accumulates onto the old value. */
+struct tp_grad_out {
+    void *at;
+    bool wide, add;
+};
+
+static inline tp_grad_out tp_grad_out_of(const tp_call *c, int input)
+{
+    return { c->dx[input].data, c->dx[input].dtype == TP_F32, (c->add >> input & 1u) != 0 };
+}
+
+static __device__ inline void tp_add_grad(const tp_grad_out &o, int64_t i, float sum)
+{
+    if (o.wide) {
+        float *const to = static_cast<float *>(o.at) + i;
+        *to = o.add ? *to + sum : sum;
+    } else {
+        bf16 *const to = static_cast<bf16 *>(o.at) + i;
+        tp_put(to, o.add ? tp_float(*to) + sum : sum);
+    }
+}
+
+struct tp_to_grads { /* the first n columns are one gradient, the others a second */
+    int64_t n;
+    tp_grad_out first, second;
+    __device__ void operator()(int64_t i, float sum) const
+    {
+        if (i < n)
+            tp_add_grad(first, i, sum);
+        else
+            tp_add_grad(second, i - n, sum);
+    }
+};
+
+/* Stores the sums over the blocks of part [sets][blocks][ld] for n columns of each set. A block
+ * adds 32 columns: warp w adds the parts w, w + warps, ..., and warp 0 adds their sums. */
+template <class To>
+__global__ void __launch_bounds__(1024) tp_add_parts_kernel(int64_t sets, int64_t n, int64_t blocks,
+                                                            int64_t ld, const float *part, To to)
 {
     TP_SHARED(double, sum, [32][32]);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    TP_EACH_BLOCK (tile, (n + 31) / 32) {
-        const int64_t i = tile * 32 + lane;
+    const int64_t across = (n + 31) / 32;
+    TP_EACH_BLOCK (tile, sets * across) {
+        const int64_t set = tp_div(tile, across), i = (tile - set * across) * 32 + lane;
+        const float *const of = part + set * blocks * ld;
         double v = 0.0;
         if (i < n) {
 #pragma unroll 8
-            for (int64_t k = warp; k < blocks; k += warps) v += (double)part[k * ld + i];
+            for (int64_t k = warp; k < blocks; k += warps) v += (double)of[k * ld + i];
         }
         sum[warp][lane] = v;
         __syncthreads();
         if (warp == 0 && i < n) {
             for (int w = 1; w < warps; w++) v += sum[w][lane];
-            tp_put(out + i, add ? tp_float(out[i]) + (float)v : (float)v);
+            to(set * n + i, (float)v);
         }
         __syncthreads();
     }
@@ -53,28 +110,59 @@ static inline int tp_part_threads(int64_t blocks)
     return 32 * (int)max((int64_t)1, min(blocks, (int64_t)32));
 }
 
-/* dx[input][i] = or += the sum over blocks of part[block * ld + i], i < n. */
-static tp_code tp_add_parts(const tp_call *c, int64_t n, int64_t blocks, int64_t ld,
-                            const float *part, int input)
+template <class To>
+static tp_code tp_launch_parts(const tp_call *c, int64_t sets, int64_t n, int64_t blocks,
+                               int64_t ld, const float *part, To to)
 {
-    return tp_with_type(c, c->dx[input].dtype, [&](auto s) {
-        typedef decltype(s) Out;
-        return tp_launch(c, tp_add_parts_kernel<Out>, tp_grid(c, n, 32), tp_part_threads(blocks), 0,
-                         n, blocks, ld, part, (c->add >> input & 1u) != 0,
-                         tp_out<Out>(&c->dx[input]));
-    });
+    return tp_launch(c, tp_add_parts_kernel<To>, tp_grid(c, sets * ((n + 31) / 32), 1),
+                     tp_part_threads(blocks), 0, sets, n, blocks, ld, part, to);
+}
+
+/* out [sets][n] = the finished sums over the blocks of part [sets][blocks][ld]. */
+template <class Out, class F>
+static tp_code tp_add_sets(const tp_call *c, int64_t sets, int64_t n, int64_t blocks, int64_t ld,
+                           const float *part, Out *out, F finish)
+{
+    return tp_launch_parts(c, sets, n, blocks, ld, part, tp_finished<Out, F>{ out, finish });
+}
+
+/* dx[input][i] = or += the sum over blocks of part[block * ld + i], i < n. */
+static inline tp_code tp_add_parts(const tp_call *c, int64_t n, int64_t blocks, int64_t ld,
+                                   const float *part, int input)
+{
+    const tp_grad_out to = tp_grad_out_of(c, input);
+    if (!to.at) return TP_OK;
+    return tp_launch_parts(c, 1, n, blocks, ld, part, tp_to_grads{ n, to, {} });
+}
+
+/* The same for inputs 1 and 2, scale and shift of n channels, in one launch: part is
+ * [blocks][2][n]. Either may be unwanted; RMS norm has no input 2. */
+static inline tp_code tp_add_affine(const tp_call *c, int64_t n, int64_t blocks, const float *part)
+{
+    const bool w = c->dx[1].data, b = c->nx > 2 && c->dx[2].data;
+    if (!w || !b)
+        return w || b ? tp_add_parts(c, n, blocks, 2 * n, w ? part : part + n, w ? 1 : 2) : TP_OK;
+    return tp_launch_parts(c, 1, 2 * n, blocks, 2 * n, part,
+                           tp_to_grads{ n, tp_grad_out_of(c, 1), tp_grad_out_of(c, 2) });
 }
 
 /* ---- tiles ---- */
 
+/* Images of `image` rows each, cut into blocks of `size` rows; an image's last may have fewer. */
 struct tp_matrix {
-    int64_t rows, C, size; /* a tile has `size` rows */
+    int64_t rows, C, size, image;
 };
 
 static inline tp_matrix tp_matrix_of(const tp_view *x, int64_t C)
 {
     const int64_t rows = C > 0 ? x->numel / C : 0;
-    return { rows, C, tp_block_rows(rows, TP_TILE_ROWS) };
+    return { rows, C, tp_block_rows(rows, TP_TILE_ROWS), rows > 0 ? rows : 1 };
+}
+
+/* Blocks of an image. */
+static __host__ __device__ inline int64_t tp_spans(const tp_matrix &a)
+{
+    return (a.image + a.size - 1) / a.size;
 }
 
 enum { TP_TILE_LANES = 8, TP_TILE_GROUPS = TP_THREADS / TP_TILE_LANES };
@@ -82,7 +170,7 @@ enum { TP_TILE_LANES = 8, TP_TILE_GROUPS = TP_THREADS / TP_TILE_LANES };
 /* Tile t of a, in packs of N columns. This thread has columns j .. j + N and rows first, first +
  * TP_TILE_GROUPS, ... below last, which is 0 if it has no columns. */
 template <int N> struct tp_tile {
-    int64_t block, left, j, first, last;
+    int64_t block, image, left, j, first, last;
 
     __device__ tp_tile(const tp_matrix &a, int64_t t)
     {
@@ -90,15 +178,18 @@ template <int N> struct tp_tile {
         block = tp_div(t, across);
         left = (t - block * across) * TP_TILE_LANES * N;
         j = left + (int64_t)(threadIdx.x % TP_TILE_LANES) * N;
-        first = block * a.size + threadIdx.x / TP_TILE_LANES;
-        last = j < a.C ? min((block + 1) * a.size, a.rows) : 0;
+        const int64_t spans = tp_spans(a);
+        image = tp_div(block, spans);
+        const int64_t top = image * a.image + (block - image * spans) * a.size;
+        first = top + threadIdx.x / TP_TILE_LANES;
+        last = j < a.C ? min(top + a.size, (image + 1) * a.image) : 0;
     }
 };
 
 static __host__ __device__ inline int64_t tp_tiles(const tp_matrix &a, int N)
 {
     const int64_t width = (int64_t)TP_TILE_LANES * N;
-    return (a.rows + a.size - 1) / a.size * ((a.C + width - 1) / width);
+    return a.rows / a.image * tp_spans(a) * ((a.C + width - 1) / width);
 }
 
 struct tp_plus {

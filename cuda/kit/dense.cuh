@@ -38,5 +38,17 @@ struct tp_silu_of {
     static __device__ float value(float z) { return silu_value(z); }
     static __device__ float slope(float z) { return silu_slope(z); }
 };
+struct tp_gelu_tanh_of {
+    static __device__ float value(float z) { return gelu_tanh_value(z); }
+    static __device__ float slope(float z) { return gelu_tanh_slope(z); }
+};
+struct tp_tanh_of {
+    static __device__ float value(float z) { return r_tanh(z); }
+    static __device__ float slope(float z) { return tanh_slope(z); }
+};
+struct tp_sigmoid_of {
+    static __device__ float value(float z) { return logistic(z); }
+    static __device__ float slope(float z) { return sigmoid_slope(z); }
+};
 
 #endif

@@ -1,7 +1,8 @@
 /* loss.cuh - the last step of a reduced loss: adds the partial sums of blocks.
  *
- * A part is the loss of some rows or elements and how many counted. Its extent depends only on the
- * shape, and parts are added in order, so results are bit-identical on every GPU. */
+ * A part is the loss of some rows or elements and how many counted, or their weights. Its extent
+ * depends only on the shape, and parts are added in order, so results are bit-identical on every
+ * GPU. */
 #ifndef TP_LOSS_CUH
 #define TP_LOSS_CUH
 
@@ -24,7 +25,7 @@ static __global__ void __launch_bounds__(1024)
     }
     sum = tp_block<tp_sum_of>(sum);
     counted = tp_block<tp_sum_of>(counted);
-    if (divisor == 0.0) divisor = counted > 0.0 ? counted : 1.0;
+    if (divisor == 0.0) divisor = counted != 0.0 ? counted : 1.0;
     if (threadIdx.x == 0) *loss = (float)(sum / divisor);
 }
 

@@ -1,5 +1,6 @@
 /* segments.cuh - segments of a parameter set on the GPU: a block of threads takes a block of
- * TP_BLOCK elements and finds its segment in a table uploaded with the call. */
+ * TP_BLOCK elements and finds its segment in a table, which the optimiser has uploaded or the call
+ * uploads. */
 #ifndef TP_SEGMENTS_CUH
 #define TP_SEGMENTS_CUH
 
@@ -9,6 +10,14 @@
 static inline const tp_optim_attr *tp_options(const tp_call *c)
 {
     return static_cast<const tp_optim_attr *>(c->attr);
+}
+
+/* The segments of an optimiser's call, with their table on the device. */
+static inline tp_segments tp_table_of(const tp_optim_attr *a)
+{
+    tp_segments s = a->s;
+    s.at = reinterpret_cast<tp_segment *>(const_cast<tp_optim_attr *>(a->there) + 1);
+    return s;
 }
 
 /* Replaces the table by its copy on the device. False: out of memory. */

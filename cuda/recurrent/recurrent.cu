@@ -7,7 +7,7 @@
  * and get zero gradients. A length out of range gives NaN.
  *
  * The carried state (c, or h of a GRU) is f32 for every storage type. */
-#include "cuda/kit/activation.cuh"
+#include "cuda/kit/dense.cuh"
 #include "cuda/kit/fold.cuh"
 #include "tensor/geometry/recurrent.h"
 
@@ -120,24 +120,12 @@ __global__ void __launch_bounds__(TP_THREADS) last_states(forward_data<S> d, S *
     }
 }
 
-/* A product of row-major matrices. */
-static tp_cuda_gemm product_of(tp_dtype type, int64_t m, int64_t n, int64_t k)
-{
-    tp_cuda_gemm g = {};
-    g.m = m;
-    g.n = n;
-    g.k = k;
-    g.type = g.type_c = type;
-    g.batch = 1;
-    return g;
-}
-
 /* [m,n] = a [m,k] b [n,k]^T */
 static tp_code times_weights(const tp_call *c, const void *a, int64_t m, int input, void *to,
                              tp_dtype type, int64_t ld)
 {
     const tp_view *w = &c->x[input];
-    tp_cuda_gemm g = product_of(w->dtype, m, w->dim[0], w->dim[1]);
+    tp_cuda_gemm g = tp_dense(w->dtype, m, w->dim[0], w->dim[1]);
     g.a = a;
     g.lda = g.ldb = w->dim[1];
     g.b = w->data;
@@ -351,12 +339,12 @@ static tp_code weight_grad(const tp_call *c, const backward_data<S> &d, int inpu
     const tp_rnn_sizes z = tp__rnn_sizes(c);
     const tp_view *to = &c->dx[input];
     const int64_t width = to->dim[1];
-    tp_cuda_gemm g = product_of(c->x[0].dtype, count * z.H, width, z.B * z.N);
+    tp_cuda_gemm g = tp_dense(c->x[0].dtype, count * z.H, width, z.B * z.N);
     g.a = d.dg + grads_at(z, gate);
     g.lda = 4 * z.H;
     g.ta = true;
     g.b = with;
-    g.ldb = g.ldc = width;
+    g.ldb = width;
     g.c = static_cast<char *>(to->data) + (size_t)(gate * z.H * width) * tp_dtype_size(to->dtype);
     g.type_c = to->dtype;
     g.add = c->add >> input & 1u;
@@ -369,11 +357,11 @@ static tp_code input_grad(const tp_call *c, const backward_data<S> &d, int64_t g
                           bool add)
 {
     const tp_rnn_sizes z = tp__rnn_sizes(c);
-    tp_cuda_gemm g = product_of(c->x[0].dtype, z.B * z.N, z.C, count * z.H);
+    tp_cuda_gemm g = tp_dense(c->x[0].dtype, z.B * z.N, z.C, count * z.H);
     g.a = d.dg + grads_at(z, gate);
     g.lda = 4 * z.H;
     g.b = tp_in<S>(&c->x[TP_RNN_W_IH]) + gate * z.H * z.C;
-    g.ldb = g.ldc = z.C;
+    g.ldb = z.C;
     g.c = c->dx[TP_RNN_X].data;
     g.type_c = c->dx[TP_RNN_X].dtype;
     g.add = add;
@@ -387,7 +375,7 @@ template <class S> static tp_code bias_sums(const tp_call *c, const backward_dat
     const tp_view dg = { d.dg, c->x[0].dtype, 2, { z.B * z.N, 4 * H }, z.B * z.N * 4 * H };
     const tp_view sums = { d.sums, TP_F32, 1, { 4 * H }, 4 * H };
     if (!c->dx[TP_RNN_B_IH].data && !c->dx[TP_RNN_B_HH].data) return TP_OK;
-    tp_code code = tp_fold_sum(c, &dg, &sums, d.dg, (const S *)NULL, d.sums, d.fold, tp_as_it_is());
+    tp_code code = tp_fold_sum(c, &dg, &sums, d.dg, d.sums, d.fold, tp_as_it_is());
     for (int i = TP_RNN_B_IH; i <= TP_RNN_B_HH && code == TP_OK; i++) {
         const tp_view *to = &c->dx[i];
         const int64_t n = z.gates * H, rest = !z.lstm && i == TP_RNN_B_IH ? 2 * H : n;
@@ -434,11 +422,11 @@ template <class S> static tp_code whole_grads(const tp_call *c, const backward_d
 template <class S> static tp_code hidden_product(const tp_call *c, const backward_data<S> &d)
 {
     const tp_rnn_sizes z = tp__rnn_sizes(c);
-    tp_cuda_gemm g = product_of(c->x[0].dtype, z.B, z.H, z.gates * z.H);
+    tp_cuda_gemm g = tp_dense(c->x[0].dtype, z.B, z.H, z.gates * z.H);
     g.a = d.step;
     g.lda = z.gates * z.H;
     g.b = c->x[TP_RNN_W_HH].data;
-    g.ldb = g.ldc = z.H;
+    g.ldb = z.H;
     g.c = d.product;
     g.type_c = TP_F32;
     return tp__cuda_gemm(c, &g);
