@@ -1,4 +1,4 @@
-/* ls_attention.c - the language model's long-short attention (Transformer-LS, sections 3.1-3.3).
+/* ls_attention.c - the language model's long-short attention (Transformer-LS, sections 3.1-3.4).
  *
  * Each token attends, under one softmax, to a window of projected rows and to `rank` dynamic
  * projections of every chunk before its own. Rows are the cache followed by the segment:
@@ -12,7 +12,8 @@
  * mixes slices weighted by different heads.
  *
  * Ablations: rank 0 leaves only the window, window 0 only the projections; without DualLN, keys and
- * values are used as projected. Unused parameters are not created. */
+ * values are used as projected; with window_heads, each head sees one of both, by one op for each
+ * group of heads. Unused parameters are not created. */
 #include <stdio.h>
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
@@ -47,6 +48,11 @@ bool tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *why, size_t size)
         snprintf(why, size, "neither a window nor projected vectors: a token would see nothing");
     else if (c->window == 0 && c->segment)
         snprintf(why, size, "a segment-wise window needs a window");
+    else if (cfg->window_heads < 0 || cfg->window_heads >= c->heads)
+        snprintf(why, size, "%d of %d heads see only the window: 0, or fewer than all",
+                 cfg->window_heads, c->heads);
+    else if (cfg->window_heads && (c->window == 0 || c->rank == 0))
+        snprintf(why, size, "separate heads need both a window and projected vectors");
     return !why[0];
 }
 
@@ -59,8 +65,11 @@ void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t di
     if (!tp_ls_cfg_check(&cfg, dim, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "long-short attention %s: %s", name, why);
         cfg.attn.heads = cfg.attn.chunk = 1; /* P has failed; avoids divisions by zero */
+        cfg.window_heads = 0;
     }
     const int64_t H = cfg.attn.heads, D = dim / H;
+    const int64_t near = cfg.window_heads ? cfg.window_heads : H; /* heads that see the window */
+    const int64_t far = H - cfg.window_heads;
     const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
 
     *m = (tp_ls_attn_m){ .path = tp_push(P, name), .cfg = cfg };
@@ -69,15 +78,15 @@ void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t di
     tp_linear_init(P, &m->proj_val, "proj_val", dim, dim, bias);
     tp_linear_init(P, &m->proj_out, "proj_out", dim, dim, bias);
     if (cfg.attn.rank > 0) tp_linear_init(P, &m->dconv_1, "dconv_1", dim, H * cfg.attn.rank, true);
-    if (cfg.attn.window > 0) tp_linear_init(P, &m->r_net, "r_net", dim, dim, false);
-    if (cfg.attn.rank > 0) tp_linear_init(P, &m->r_net_chunk, "r_net_chunk", dim, dim, true);
+    if (cfg.attn.window > 0) tp_linear_init(P, &m->r_net, "r_net", dim, near * D, false);
+    if (cfg.attn.rank > 0) tp_linear_init(P, &m->r_net_chunk, "r_net_chunk", dim, far * D, true);
     if (!cfg.raw_kv && (cfg.attn.window > 0 || cfg.ln_local))
         tp_layernorm_init(P, &m->dual_ln.local, "dual_ln_win", dim, 1e-5);
     if (!cfg.raw_kv && cfg.attn.rank > 0)
         tp_layernorm_init(P, &m->dual_ln.global, "dual_ln_dproj", dim, 1e-5);
     if (cfg.attn.window > 0) {
-        m->r_w_bias = tp_param(P, "r_w_bias", TP_SHAPE(1, H, 1, 1, D), normal, 0);
-        m->r_r_bias = tp_param(P, "r_r_bias", TP_SHAPE(1, H, 1, D), normal, 0);
+        m->r_w_bias = tp_param(P, "r_w_bias", TP_SHAPE(1, near, 1, 1, D), normal, 0);
+        m->r_r_bias = tp_param(P, "r_r_bias", TP_SHAPE(1, near, 1, D), normal, 0);
     }
     tp_pop(P);
 }
@@ -90,8 +99,7 @@ static tp_kv slice_rows(tp_tape *T, tp_kv x, int64_t start, int64_t count)
 /* Absent norms are identities. */
 static tp_kv norm_rows(tp_tape *T, const tp_layernorm_m *m, tp_kv x)
 {
-    if (!tp_given(m->weight)) return x;
-    return (tp_kv){ tp_layernorm_forward(T, m, x.k), tp_layernorm_forward(T, m, x.v) };
+    return tp_given(m->weight) ? tp_layernorm_forward_kv(T, m, x) : x;
 }
 
 tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *window)
@@ -104,21 +112,58 @@ tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *win
     return m->cfg.ln_local ? *window : raw;
 }
 
+/* Without the norm. */
+static tp_kv compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows)
+{
+    const tp_ls_attn_cfg *c = &m->cfg.attn;
+    const tp_tensor z = tp_linear_forward(T, &m->dconv_1, x);
+    if (rows)
+        return tp_chunk_project_kv(T, rows->k, rows->v, z, TP_NONE, c->heads, c->chunk, c->rank);
+    const tp_tensor old = tp_chunk_project(T, x, z, TP_NONE, c->heads, c->chunk, c->rank);
+    return (tp_kv){ tp_linear_forward(T, &m->proj_key, old),
+                    tp_linear_forward(T, &m->proj_val, old) };
+}
+
 tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows)
 {
     if (!tp_want_module(T, m, "ls_attn")) return (tp_kv){ TP_NONE, TP_NONE };
-    const tp_ls_attn_cfg *c = &m->cfg.attn;
-    const tp_tensor z = tp_linear_forward(T, &m->dconv_1, x);
-    tp_kv y;
+    return norm_rows(T, &m->dual_ln.global, compress(T, m, x, rows));
+}
 
-    if (rows) {
-        y = tp_chunk_project_kv(T, rows->k, rows->v, z, TP_NONE, c->heads, c->chunk, c->rank);
-    } else {
-        const tp_tensor old = tp_chunk_project(T, x, z, TP_NONE, c->heads, c->chunk, c->rank);
-        y.k = tp_linear_forward(T, &m->proj_key, old);
-        y.v = tp_linear_forward(T, &m->proj_val, old);
-    }
-    return norm_rows(T, &m->dual_ln.global, y);
+/* The channels of heads first .. first+count-1; TP_NONE of TP_NONE. */
+static tp_tensor heads_of(tp_tape *T, tp_tensor x, int heads, int first, int count)
+{
+    if (!tp_given(x)) return x;
+    const int64_t D = tp_dim(x, -1) / heads;
+    return tp_slice(T, x, -1, first * D, count * D);
+}
+
+tp_tensor tp_ls_attn_attend(tp_tape *T, const tp_ls_attn_m *m, tp_ls_in in, tp_ls_attn_cfg op)
+{
+    if (!tp_want_module(T, m, "ls_attn")) return TP_NONE;
+    const int H = m->cfg.attn.heads, near = m->cfg.window_heads, far = H - near;
+    in.r_w = m->r_w_bias;
+    in.r_r = m->r_r_bias;
+    op.heads = H;
+    if (near == 0) return tp_ls_attention(T, in, op);
+
+    tp_ls_in window = in, vectors = in;
+    tp_ls_attn_cfg a = op, b = op;
+    window.q = heads_of(T, in.q, H, 0, near);
+    window.k_win = heads_of(T, in.k_win, H, 0, near);
+    window.v_win = heads_of(T, in.v_win, H, 0, near);
+    window.k_cmp = window.v_cmp = window.pos_cmp = TP_NONE;
+    a.heads = near;
+    a.rank = 0;
+    vectors.q = heads_of(T, in.q, H, near, far);
+    vectors.k_cmp = heads_of(T, in.k_cmp, H, near, far);
+    vectors.v_cmp = heads_of(T, in.v_cmp, H, near, far);
+    vectors.k_win = vectors.v_win = vectors.pos_win = vectors.r_w = vectors.r_r = TP_NONE;
+    b.heads = far;
+    b.window = 0;
+    b.segment = false;
+    const tp_tensor y = tp_ls_attention(T, window, a);
+    return tp_concat(T, 2, y, tp_ls_attention(T, vectors, b));
 }
 
 /* Checks the official code's conditions for M rows after a cache of L. */
@@ -148,17 +193,17 @@ static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t
             a->path, l, c->window);
 }
 
-/* Compresses the cache, then the segment h. rows: keys and values of all projected rows; those of h
- * come last. */
+/* Compresses the cache, then the segment h, and normalises both at once. rows: keys and values of
+ * all projected rows; those of h come last. */
 static tp_kv compress_all(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                           tp_tensor x, tp_kv rows)
 {
     if (m->cfg.project_first) return tp_ls_attn_compress(T, m, x, &rows);
     const int64_t M = tp_dim(h, 1);
     const tp_kv own = slice_rows(T, rows, tp_dim(x, 1) - M, M);
-    const tp_kv before = tp_ls_attn_compress(T, m, cache, NULL);
-    const tp_kv now = tp_ls_attn_compress(T, m, h, &own);
-    return (tp_kv){ tp_concat(T, 1, before.k, now.k), tp_concat(T, 1, before.v, now.v) };
+    const tp_kv before = compress(T, m, cache, NULL), now = compress(T, m, h, &own);
+    const tp_kv all = { tp_concat(T, 1, before.k, now.k), tp_concat(T, 1, before.v, now.v) };
+    return norm_rows(T, &m->dual_ln.global, all);
 }
 
 tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
@@ -188,10 +233,8 @@ tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_
         .v_cmp = cmp.v,
         .pos_win = wide ? tp_linear_forward(T, &m->r_net, ctx.pos_win) : TP_NONE,
         .pos_cmp = far ? tp_linear_forward(T, &m->r_net_chunk, ctx.pos_cmp) : TP_NONE,
-        .r_w = m->r_w_bias,
-        .r_r = m->r_r_bias,
         .cache = L,
         .valid = ctx.valid,
     };
-    return tp_leave(T, tp_linear_forward(T, &m->proj_out, tp_ls_attention(T, in, op)));
+    return tp_leave(T, tp_linear_forward(T, &m->proj_out, tp_ls_attn_attend(T, m, in, op)));
 }

@@ -107,6 +107,28 @@ static bool may_decode(tp_tape *T)
     return tp_ok(T);
 }
 
+/* The texts of a buffer [B*room,W] that an index names. */
+static void choose_texts(tp_tape *T, tp_tensor *of, const tp_kv_cache *c, tp_tensor index)
+{
+    const int64_t width = tp_dim(*of, 1);
+    const tp_tensor all = tp_reshape(T, *of, TP_SHAPE(c->texts, c->room * width));
+    const tp_tensor some = tp_index_select(T, all, 0, index);
+    tp_carry(T, of, tp_reshape(T, some, TP_SHAPE(-1, width)));
+}
+
+void tp_kv_cache_reorder(tp_tape *T, tp_kv_cache *c, tp_tensor index)
+{
+    if (!tp_want(T, c, "kv_cache_reorder", "a cache")) return;
+    if (!may_decode(T)) return;
+    if (!tp_given(c->k) || c->texts < 1 || c->room < 1) {
+        tp_raise_here(T, TP_E_STATE, "kv_cache_reorder: the cache holds nothing yet; decode first");
+        return;
+    }
+    choose_texts(T, &c->k, c, index);
+    choose_texts(T, &c->v, c, index);
+    if (tp_ok(T)) c->texts = tp_dim(index, 0);
+}
+
 /* Prepares the cache for n more tokens per text; k sets width and dtype. */
 static bool reserve(tp_tape *T, tp_kv_cache *c, int64_t texts, int64_t n, tp_tensor k)
 {

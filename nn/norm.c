@@ -30,6 +30,15 @@ tp_tensor tp_layernorm_forward(tp_tape *T, const tp_layernorm_m *m, tp_tensor x)
     return tp_leave(T, tp_layernorm(T, x, m->weight, m->bias, m->eps));
 }
 
+tp_kv tp_layernorm_forward_kv(tp_tape *T, const tp_layernorm_m *m, tp_kv x)
+{
+    if (!tp_want_module(T, m, "layernorm")) return (tp_kv){ TP_NONE, TP_NONE };
+    tp_enter(T, m->path);
+    const tp_kv y = tp_layernorm_kv(T, x.k, x.v, m->weight, m->bias, m->eps);
+    tp_leave_n(T, 2, (tp_tensor[]){ y.k, y.v });
+    return y;
+}
+
 void tp_dualln_init(tp_params *P, tp_dualln_m *m, const char *local, const char *global,
                     int64_t dim, double eps)
 {

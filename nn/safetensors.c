@@ -7,6 +7,13 @@
 #include "tensor/file/inner.h"
 #include "tensor/file/slots.h"
 
+/* A file without adaptations (lora.h) has the weights that they adapt. */
+static void excuse(tp_slots *S, const tp_params *P, const tp_file *F)
+{
+    const bool lacks = P->lora && !tp__has_lora(F);
+    for (int i = 0; i < S->n; i++) S->at[i].may_lack = lacks && tp_lora_is_name(S->at[i].name);
+}
+
 static tp_slots slots_of(tp_params *P)
 {
     tp_slots S = { 0 };
@@ -24,6 +31,7 @@ bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_
     if (!tp__params_begin(P) || !tp__params_hold_values(P, tp_file_path(F), &P->refusal))
         return false;
     tp_slots S = slots_of(P);
+    excuse(&S, P, F);
     const tp_file_tensor **from =
         tp__slots_match(&S, F, prefix ? prefix : "", o, "parameters", &P->refusal);
     bool ok = from && tp__params_complete(P);
