@@ -178,13 +178,13 @@ bool tp_model_check(const tp_model_cfg *c, char *why, size_t size)
     return false;
 }
 
-tp_shape tp_model_shape(const tp_model_cfg *c, int64_t batch, int64_t tokens)
+tp_shape tp_model_input_shape(const tp_model_cfg *c, int64_t batch, int64_t tokens)
 {
     if (!c) return (tp_shape){ 0 };
     const tp_common_cfg o = tp_model_get(c);
     const tp_model_input input = c->model ? c->model->input : TP_IMAGES;
     if (input == TP_IMAGES) return TP_SHAPE(batch, o.image[0], o.image[1], 3);
-    if (input == TP_TOKENS) return TP_SHAPE(batch, tokens ? tokens : o.cache);
+    if (input == TP_TOKENS && o.cache) return TP_SHAPE(batch, tokens ? tokens : o.cache);
     if (o.pair) return TP_SHAPE(batch, 2, tokens ? tokens : o.length);
     return TP_SHAPE(batch, tokens ? tokens : o.length);
 }
@@ -278,7 +278,7 @@ bool tp_model_same(const tp_model_cfg *a, const tp_model_cfg *b)
 
 static const tp_model_part *part_called(const tp_model *m, const char *name)
 {
-    for (const tp_model_part *part = m->parts; part && part->name; part++)
+    for (const tp_model_part *part = m && name ? m->parts : NULL; part && part->name; part++)
         if (strcmp(part->name, name) == 0) return part;
     return NULL;
 }
@@ -290,7 +290,8 @@ void tp_part_init(tp_params *P, const tp_model *model, const char *part, void *m
     if (found)
         found->init(P, m, name, cfg);
     else
-        tp_params_raise(P, TP_E_VALUE, "model %s has no part called '%s'", model->name, part);
+        tp_params_raise(P, TP_E_VALUE, "model %s has no part called '%s'",
+                        model ? model->name : "NULL", part ? part : "NULL");
 }
 
 tp_tensor tp_part_forward(tp_tape *T, const tp_model *model, const char *part, const void *m,
@@ -298,5 +299,6 @@ tp_tensor tp_part_forward(tp_tape *T, const tp_model *model, const char *part, c
 {
     const tp_model_part *found = part_called(model, part);
     if (found) return found->forward(T, m, with, x);
-    return tp_raise(T, TP_E_VALUE, "model %s has no part called '%s'", model->name, part);
+    return tp_raise(T, TP_E_VALUE, "model %s has no part called '%s'", model ? model->name : "NULL",
+                    part ? part : "NULL");
 }

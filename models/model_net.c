@@ -105,12 +105,13 @@ bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 
 /* ---- costs ----
  *
- * A pass on a dry device measures one sample: ops report their multiply-adds, and the tape reports
+ * A pass on a dry device measures a sample: ops report their multiply-adds, and the tape reports
  * what it keeps for backward. */
 
 /* A model training on a dry device, which counts memory to the byte. */
 typedef struct trial {
     const tp_model_cfg *cfg;
+    int64_t samples;
     tp_device *D;
     tp_params *P;
     tp_tape *T;
@@ -118,12 +119,12 @@ typedef struct trial {
     void *state;
 } trial;
 
-static trial trial_open(const tp_model_cfg *c)
+static trial trial_open(const tp_model_cfg *c, int64_t samples, tp_dtype compute)
 {
-    trial t = { .cfg = c };
+    trial t = { .cfg = c, .samples = samples };
     t.D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1, .dry = true, .exact = true });
     t.P = tp_params_new(t.D, &(tp_params_opts){ .blank = true });
-    t.T = tp_tape_new(t.D, &(tp_tape_opts){ .train = true });
+    t.T = tp_tape_new(t.D, &(tp_tape_opts){ .compute = compute, .train = true });
     t.N = tp_net_new(t.P, "", c);
     t.state = tp_net_state_new(t.N);
     return t;
@@ -143,11 +144,11 @@ static double live(const trial *t)
     return (double)tp_device_stats(t->D).live_bytes;
 }
 
-/* Runs the model on one sample; returns the bytes kept until a reset. */
+/* Runs the model once; returns the bytes kept until a reset. */
 static double run(trial *t, int64_t tokens)
 {
     const tp_dtype dtype = t->cfg->model->input == TP_IMAGES ? TP_F32 : TP_I32;
-    const tp_tensor x = tp_full(t->T, dtype, tp_model_shape(t->cfg, 1, tokens), 0.0);
+    const tp_tensor x = tp_full(t->T, dtype, tp_model_input_shape(t->cfg, t->samples, tokens), 0.0);
     tp_net_forward(t->T, t->N, t->state, x);
     const double ids = dtype == TP_I32 ? 4.0 * (double)tp_numel(x) : 0.0, kept = live(t) - ids;
     tp_observe(t->T, NULL, NULL);
@@ -178,6 +179,7 @@ static void count(void *env, tp_tape *T, const tp_seen *s)
     cost->macs += macs;
     if (strcmp(s->op->name, "window_attention_2d") == 0) cost->beyond += beyond_edges(s, macs);
     if (strcmp(s->op->name, "layernorm") == 0) cost->norm += made;
+    if (strcmp(s->op->name, "layernorm_kv") == 0) cost->norm += made + (double)tp_numel(s->y[1]);
     if (strcmp(s->op->name, "batchnorm") == 0) cost->batchnorm += made;
 }
 
@@ -196,18 +198,31 @@ static tp_cost measure(trial *t, int64_t tokens, int64_t cache)
     return tp_ok(t->T) ? cost : (tp_cost){ 0 };
 }
 
-tp_cost tp_model_cost(const tp_model_cfg *c, int64_t tokens, int64_t cache)
+static tp_cost cost_of(const tp_model_cfg *c, int64_t samples, int64_t tokens, int64_t cache,
+                       tp_dtype compute)
 {
     char why[256];
     if (!c || !c->model || !tp_model_check(c, why, sizeof why)) return (tp_cost){ 0 };
     tp_model_cfg sized = *c;
     tp_common_cfg o = tp_model_get(c);
     if (cache) o.cache = cache;
-    if (c->model->input == TP_TOKENS && !tokens) tokens = tp_model_get(c).cache;
+    if (c->model->input == TP_TOKENS && !tokens) tokens = tp_model_input_shape(c, 1, 0).dim[1];
     tp_model_set(&sized, &o);
-    trial t = trial_open(&sized);
+    trial t = trial_open(&sized, samples, compute);
     tp_cost cost = measure(&t, tokens, o.cache);
     trial_close(&t);
     if (c->model->paper && cost.macs > 0.0) c->model->paper(&sized.at, tokens, &cost);
     return cost;
+}
+
+tp_cost tp_model_cost(const tp_model_cfg *c, int64_t tokens, int64_t cache)
+{
+    return cost_of(c, 1, tokens, cache, TP_F32);
+}
+
+double tp_model_saved_bytes(const tp_model_cfg *c, int64_t tokens, int64_t cache, tp_dtype compute)
+{
+    const double one = cost_of(c, 1, tokens, cache, compute).saved;
+    const double two = one > 0.0 ? cost_of(c, 2, tokens, cache, compute).saved : 0.0;
+    return two > one ? two - one : 0.0;
 }

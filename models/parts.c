@@ -68,14 +68,6 @@ bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own)
     return tp_ok(T);
 }
 
-tp_tensor tp__project(tp_tape *T, const tp_linear_m *m, tp_tensor x, int part, int parts)
-{
-    const int64_t rows = tp_dim(m->weight, 0) / parts;
-    const tp_tensor w = tp_slice(T, m->weight, 0, part * rows, rows);
-    const tp_tensor b = tp_given(m->bias) ? tp_slice(T, m->bias, 0, part * rows, rows) : TP_NONE;
-    return tp_linear(T, x, w, b, TP_ACT_NONE);
-}
-
 /* ---- branches ---- */
 
 static bool drops(const tp_tape *T, double rate)
@@ -96,11 +88,9 @@ tp_tensor tp__add_branch(tp_tape *T, tp_tensor x, tp_tensor y, double rate)
 tp_tensor tp__linear_add(tp_tape *T, const tp_linear_m *m, tp_tensor x, tp_tensor residual,
                          double dropout)
 {
+    if (!tp_given(residual)) return tp_dropout(T, tp_linear_forward(T, m, x), dropout);
+    const tp_tensor y = tp_linear_product(T, m, x);
     tp_enter(T, m->path);
-    if (!tp_given(residual))
-        return tp_leave(T,
-                        tp_dropout(T, tp_linear(T, x, m->weight, m->bias, TP_ACT_NONE), dropout));
-    const tp_tensor y = tp_linear(T, x, m->weight, TP_NONE, TP_ACT_NONE);
     return tp_leave(T, tp_dropout_add(T, y, m->bias, residual, dropout));
 }
 

@@ -16,10 +16,6 @@ bool tp__check_images(tp_tape *T, const tp_params *P, tp_tensor images);
  * the smaller of `window` and the map's sides. */
 bool tp__fits_windows(tp_tape *T, tp_tensor map, int64_t window, int64_t own);
 
-/* Multiplies x by part `part` (a view) of a matrix with `parts` equal parts of rows: queries, keys
- * and values are often stored as one matrix. */
-tp_tensor tp__project(tp_tape *T, const tp_linear_m *m, tp_tensor x, int part, int parts);
-
 /* Residual branches with drop path. Without dropping, branch(..., tp__residual(T, x, rate)) adds x
  * in its last product; otherwise tp__add_branch adds it. residual returns x or TP_NONE; add_branch
  * returns x + drop_path(y), or y if it already includes x. */

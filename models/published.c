@@ -207,6 +207,7 @@ void tp__published_enter(const tp_model *model, const tp_params *P, tp_file *F, 
     speller p = { .P = P, .may_lack = model->may_lack, .table = model->spellings };
     if (size) prefix[0] = '\0';
     if (!tp_file_rename(F, unwrap, p.name)) return;
+    if (model->adapt && !model->adapt(F)) return;
     p.dialect = dialect_of(F, &model->dialect);
     if (tp_file_rename(F, spell, &p)) enter(P, F, prefix, size);
 }

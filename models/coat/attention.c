@@ -179,8 +179,9 @@ tp_tensor tp__coat_attn(tp_tape *T, const void *module, void *with, tp_tensor x)
     tp_enter(T, m->path);
     const int64_t c = class_tokens(T, x, grid);
     if (!tp_ok(T)) return tp_leave(T, TP_NONE);
-    const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3), k = tp__project(T, &m->qkv, x, 1, 3);
-    const tp_tensor v = tp__project(T, &m->qkv, x, 2, 3);
+    const tp_tensor q = tp_linear_part(T, &m->qkv, x, 0, 3),
+                    k = tp_linear_part(T, &m->qkv, x, 1, 3);
+    const tp_tensor v = tp_linear_part(T, &m->qkv, x, 2, 3);
     /* [B,d,H*d]: row j has row j of G_h for each head h */
     tp_tensor g = tp_chunk_project(T, v, k, TP_NONE, (int)H, (int)n, (int)d);
     g = by_heads(T, tp_scale(T, g, 1.0 / sqrt((double)d)), H);

@@ -2,7 +2,10 @@
  *
  *     x = [class token; norm(conv(map))]
  *     x = block(x)                           each begins with the same position encoding
- *     the next stage reads the map again, without the class token */
+ *     the next stage reads the map again, without the class token
+ *
+ * The encodings that blocks share are declared once, with second names (tp_tie) for files that list
+ * them again. */
 #include <stdio.h>
 #include <string.h>
 

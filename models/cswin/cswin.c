@@ -233,9 +233,9 @@ static tp_tensor attend(tp_tape *T, const void *self, tp_tensor map)
     const tp_tensor x = tp__tokens(T, tp_layernorm_forward(T, &m->norm1, map));
     tp_tensor y[2];
     for (int b = 0; b < n; b++) {
-        const tp_tensor q = tp__project(T, &m->qkv, x, b, 3 * n);
-        const tp_tensor k = tp__project(T, &m->qkv, x, n + b, 3 * n);
-        const tp_tensor v = tp__project(T, &m->qkv, x, 2 * n + b, 3 * n);
+        const tp_tensor q = tp_linear_part(T, &m->qkv, x, b, 3 * n);
+        const tp_tensor k = tp_linear_part(T, &m->qkv, x, n + b, 3 * n);
+        const tp_tensor v = tp_linear_part(T, &m->qkv, x, 2 * n + b, 3 * n);
         tp_cswin_lepe_in in = { k, v, tp_dim(map, 1) };
         y[b] = lepe_forward(T, &m->branch[b], &in, q);
     }

@@ -49,6 +49,10 @@ tp_tensor tp__lm_positions(tp_tape *T, tp_tensor *slot, int64_t rows, tp_tensor 
     const tp_dtype dt = tp_compute_dtype(T) == TP_F64 ? TP_F64 : TP_F32;
     const int64_t n = tp_numel(inv_freq);
     if (!tp_ok(T) || (tp_given(*slot) && tp_dim(*slot, 0) == rows)) return *slot;
+    if (tp_dry(T)) { /* costs are asked for at lengths whose table the host could not hold */
+        tp_carry(T, slot, tp_full(T, dt, TP_SHAPE(rows, 2 * n), 0.0));
+        return *slot;
+    }
 
     double *w = malloc((size_t)(n + rows * 2 * n) * sizeof *w); /* frequencies, then the table */
     if (!w) return tp_raise(T, TP_E_MEMORY, "position table: out of host memory");

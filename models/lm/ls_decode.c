@@ -229,8 +229,7 @@ static tp_tensor attend(tp_ls_lm_decoder *d, const tp_ls_attn_m *m, const layer_
     const tp_kv none = { TP_NONE, TP_NONE };
     const tp_kv near = shown ? read_kv(T, s->win, d->in_win + 1 - shown, shown) : none;
     const tp_kv far = nc ? read_kv(T, s->cmp, 0, nc) : none;
-    const tp_ls_attn_cfg op = { .heads = m->cfg.attn.heads,
-                                .chunk = m->cfg.attn.chunk,
+    const tp_ls_attn_cfg op = { .chunk = m->cfg.attn.chunk,
                                 .rank = m->cfg.attn.rank,
                                 .window = (int)span(&m->cfg.attn),
                                 .masked = true };
@@ -242,12 +241,10 @@ static tp_tensor attend(tp_ls_lm_decoder *d, const tp_ls_attn_m *m, const layer_
         .v_cmp = far.v,
         .pos_win = s->pos_win,
         .pos_cmp = nc ? s->pos_cmp : TP_NONE,
-        .r_w = m->r_w_bias,
-        .r_r = m->r_r_bias,
         .cache = d->cached + d->t,
         .valid = d->cached + d->t,
     };
-    return tp_linear_forward(T, &m->proj_out, tp_ls_attention(T, in, op));
+    return tp_linear_forward(T, &m->proj_out, tp_ls_attn_attend(T, m, in, op));
 }
 
 static tp_tensor run_layer(tp_ls_lm_decoder *d, int i, tp_tensor h)

@@ -91,6 +91,8 @@ static const tp_model_member members[] = {
     { "cache_dproj", TP_MEMBER_CHOICE, .at = AT(ls.project_first), .words = orders },
     { "dual_ln", TP_MEMBER_CHOICE, .at = AT(ls.raw_kv), .words = norms },
     { "dropatt", TP_MEMBER_RATE, .at = AT(ls.attn.dropout), .optional = true },
+    { "window_heads", TP_MEMBER_INT, .at = AT(ls.window_heads), .optional = true, .least = 0,
+      .most = TP_LM_MAX_SIZE },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
     { .kind = TP_MEMBER_END },
 };
@@ -142,16 +144,17 @@ static void block_init(tp_params *P, void *module, const char *name, const void 
     tp_pop(P);
 }
 
-/* x: a [B,M,d] (normalised if pre_ln), the raw cache [B,L,d], both tables -> a + attn(a). The
- * residual is included, so that recomputation sums the gradient of a in the same order. */
+/* x: h [B,M,d], the raw cache [B,L,d], both tables -> a + attn(a), a = norm1(h) if pre_ln, else h.
+ * The residual is included, so that recomputation sums the gradient of a in the same order. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_ls_block *m = self;
-    const tp_tensor cache = m->pre_ln ? tp_layernorm_forward(T, &m->norm1, x[1]) : x[1];
-    const tp_ls_context ctx = { x[2], x[3], tp_dim(cache, 1) };
-    const tp_tensor y = tp_ls_attn_forward(T, &m->attn, x[0], cache, ctx);
+    const tp_kv raw = { x[0], x[1] }; /* rows to normalise in one pass */
+    const tp_kv in = m->pre_ln ? tp_layernorm_forward_kv(T, &m->norm1, raw) : raw;
+    const tp_ls_context ctx = { x[2], x[3], tp_dim(in.v, 1) };
+    const tp_tensor y = tp_ls_attn_forward(T, &m->attn, in.k, in.v, ctx);
     (void)nx;
-    return tp_dropout_add(T, y, TP_NONE, x[0], m->dropout);
+    return tp_dropout_add(T, y, TP_NONE, in.k, m->dropout);
 }
 
 tp_tensor tp__ls_block_finish(tp_tape *T, const tp_ls_block *m, tp_tensor b)
@@ -166,11 +169,9 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
 {
     const tp_ls_block *m = self;
     tp_enter(T, m->path);
-    const tp_tensor a = m->pre_ln ? tp_layernorm_forward(T, &m->norm1, x[0]) : x[0];
-    const tp_tensor in[] = { a, x[1], x[2], x[3] };
     const tp_tensor b = m->recompute == TP_RECOMPUTE_ATTENTION
-                            ? tp_checkpoint_n(T, attend, m, nx, in)
-                            : attend(T, m, nx, in);
+                            ? tp_checkpoint_n(T, attend, m, nx, x)
+                            : attend(T, m, nx, x);
     return tp_leave(T, tp__ls_block_finish(T, m, b));
 }
 
@@ -255,9 +256,11 @@ static tp_tensor model_forward(tp_tape *T, const void *module, void *state, tp_t
 
     const int64_t span = ls->segment ? 2 * (int64_t)ls->window : ls->window;
     tp_tensor pos_win = tp__lm_positions(T, &s->pos_win, span, m->inv_freq, ls->clamp);
-    const tp_tensor pos_cmp = tp__lm_positions(T, &s->pos_cmp, (L + M) / ls->chunk * ls->rank,
-                                               m->inv_freq, ls->chunk_clamp);
-    pos_win = tp_dropout(T, pos_win, c->dropout);
+    tp_tensor pos_cmp = tp__lm_positions(T, &s->pos_cmp, (L + M) / ls->chunk * ls->rank,
+                                         m->inv_freq, ls->chunk_clamp);
+    /* Once for all layers. */
+    pos_win = tp_cast(T, tp_dropout(T, pos_win, c->dropout), tp_compute_dtype(T));
+    pos_cmp = tp_cast(T, pos_cmp, tp_compute_dtype(T));
 
     for (int i = 0; i < c->layers; i++) {
         tp_tensor with[] = { tp_given(empty) ? empty : s->cache[i], pos_win, pos_cmp };

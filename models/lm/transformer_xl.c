@@ -95,7 +95,6 @@ static void attn_init(tp_params *P, void *module, const char *name, const void *
     const tp_txl_cfg *cfg = of;
     const int64_t d = cfg->dim, heads = cfg->heads * cfg->d_head;
     const tp_shape each = TP_SHAPE(cfg->heads, cfg->d_head);
-    tp_linear_m qkv;
 
     *m = (tp_txl_attn){ .path = tp_push(P, name),
                         .pre_ln = cfg->pre_ln,
@@ -108,8 +107,7 @@ static void attn_init(tp_params *P, void *module, const char *name, const void *
                         .r_r_bias = m->r_r_bias };
     if (!tp_given(m->r_w_bias)) m->r_w_bias = tp_param(P, "r_w_bias", each, (tp_init){ 0 }, 0);
     if (!tp_given(m->r_r_bias)) m->r_r_bias = tp_param(P, "r_r_bias", each, (tp_init){ 0 }, 0);
-    tp_linear_init(P, &qkv, "qkv_net", d, 3 * heads, false);
-    m->qkv_net = qkv.weight;
+    tp_linear_init(P, &m->qkv_net, "qkv_net", d, 3 * heads, false);
     tp_linear_init(P, &m->o_net, "o_net", heads, d, false);
     tp_linear_init(P, &m->r_net, "r_net", d, heads, false);
     tp_layernorm_init(P, &m->norm, "layer_norm", d, 1e-5);
@@ -119,8 +117,7 @@ static void attn_init(tp_params *P, void *module, const char *name, const void *
 /* Applies part 0 (q), 1 (k) or 2 (v) of qkv_net to x. */
 static tp_tensor project(tp_tape *T, const tp_txl_attn *m, tp_tensor x, int part)
 {
-    const int64_t rows = tp_dim(m->qkv_net, 0) / 3;
-    return tp_linear(T, x, tp_slice(T, m->qkv_net, 0, part * rows, rows), TP_NONE, TP_ACT_NONE);
+    return tp_linear_part(T, &m->qkv_net, x, part, 3);
 }
 
 /* x: w [B,N,d], mem [B,L,d], pos [L+N,d] -> w + attn(w) [B,N,d]. */

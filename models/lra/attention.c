@@ -343,8 +343,8 @@ tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_t
     if (m->cfg.cls_from_seq) cls = take_cls(T, &x, &of);
     check_rows(T, m, length_of(x, &of), packed, tp_given(cls));
     const tp_tensor q = tp_linear_forward(T, &m->q, x);
-    const tp_kv token = { norm(T, m, &m->dual_ln.local, tp_linear_forward(T, &m->k, x)),
-                          norm(T, m, &m->dual_ln.local, tp_linear_forward(T, &m->v, x)) };
+    const tp_kv raw = { tp_linear_forward(T, &m->k, x), tp_linear_forward(T, &m->v, x) };
+    const tp_kv token = m->cfg.raw_kv ? raw : tp_layernorm_forward_kv(T, &m->dual_ln.local, raw);
     tp_kv low = { TP_NONE, TP_NONE };
     if (m->cfg.rank > 0) low = compress(T, m, x, token, &of);
     const rows k = rows_of(T, m, &m->k, token.k, low.k, cls);
@@ -386,8 +386,8 @@ static tp_tensor reformer(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tens
                                   .rounds = c->rounds,
                                   .buckets = { c->buckets[0], c->buckets[1] },
                                   .longest = c->length };
-    const tp_tensor qk = tp_linear(T, x, m->q.weight, TP_NONE, TP_ACT_NONE);
-    const tp_tensor v = tp_linear(T, x, m->v.weight, TP_NONE, TP_ACT_NONE);
+    const tp_tensor qk = tp_linear_product(T, &m->q, x);
+    const tp_tensor v = tp_linear_product(T, &m->v, x);
     return tp_lsh_attention(T, qk, v, m->rotations, mask, lsh);
 }
 

@@ -226,7 +226,7 @@ static tp_tensor attn_forward(tp_tape *T, const void *module, void *with, tp_ten
     const tp_attn_cfg cfg = { .heads = m->heads };
     tp_enter(T, m->path);
     const tp_tensor q = tp_linear_forward(T, &m->q, rows(T, x)), z = reduced(T, m, x);
-    const tp_tensor k = tp__project(T, &m->kv, z, 0, 2), v = tp__project(T, &m->kv, z, 1, 2);
+    const tp_tensor k = tp_linear_part(T, &m->kv, z, 0, 2), v = tp_linear_part(T, &m->kv, z, 1, 2);
     const tp_tensor y = tp_attention(T, q, k, v, TP_NONE, TP_NONE, cfg);
     const tp_tensor map = tp_reshape(T, y, tp_shape_of(x));
     return tp_leave(T, tp__linear_add(T, &m->proj, map, residual, 0.0));

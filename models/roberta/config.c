@@ -207,7 +207,8 @@ static bool check_file(tp_params *P, const tp_roberta *m, const tp_file *F)
 {
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         const tp_file_tensor *t = tp_file_find(F, it.name);
-        if (it.alias_of || (!t && may_differ(it.name, false))) continue;
+        if (it.alias_of || (!t && (may_differ(it.name, false) || tp_lora_is_name(it.name))))
+            continue;
         if (t && t->code != TP_OK) {
             tp_params_raise(P, t->code, "%s: tensor '%s' %s", tp_file_path(F), it.name, t->why);
             return false;
@@ -295,7 +296,7 @@ static bool has_global(tp_params *P, const tp_file *F, bool *some)
     char lacking[256] = "";
     bool there = false;
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
-        if (!strstr(it.name, "_global.")) continue;
+        if (!strstr(it.name, "_global.") || tp_lora_is_name(it.name)) continue;
         if (tp_file_find(F, it.name))
             there = true;
         else if (!*lacking)

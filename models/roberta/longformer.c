@@ -147,7 +147,7 @@ static tp_tensor folded(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_te
     u = tp_reshape(T, u, TP_SHAPE(B * G * H, d));
     tp_enter(T, key->path);
     const tp_tensor of_one = tp_matmul(T, u, tp_unsqueeze(T, key->bias, -1));
-    u = tp_leave(T, tp_concat(T, 1, tp_matmul(T, u, key->weight), of_one));
+    u = tp_leave(T, tp_concat(T, 1, tp_linear_transposed(T, key, u), of_one));
     const tp_tensor one = tp_full(T, tp_dtype_of(x), TP_SHAPE(tp_dim(x, 0), 1), 1.0);
     const tp_tensor rows = tp_concat(T, 1, x, one);
     const double each = (double)(G * H);
@@ -157,7 +157,7 @@ static tp_tensor folded(tp_tape *T, const tp_longformer_m *m, tp_tensor q, tp_te
                             .dropout = m->dropout };
     const tp_tensor y = tp_packed_attention(T, u, rows, rows, of_u, *of, c);
     tp_enter(T, value->path);
-    tp_tensor z = tp_linear(T, tp_slice(T, y, 1, 0, d), value->weight, TP_NONE, TP_ACT_NONE);
+    tp_tensor z = tp_linear_product(T, value, tp_slice(T, y, 1, 0, d));
     z = tp_leave(T, tp_add(T, z, tp_mul(T, tp_slice(T, y, 1, d, 1), value->bias)));
     z = tp_mul(T, tp_reshape(T, z, TP_SHAPE(B * G, H, H, d / H)), same);
     z = tp_cast(T, tp_sum(T, z, TP_AXES(1)), tp_dtype_of(q));

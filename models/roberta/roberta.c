@@ -3,7 +3,9 @@
  *     x = LN(words[id] + positions[p] + types[0])
  *     x = LN(x + W_o attend(x)),  x = LN(x + W_2 gelu(W_1 x))       for each layer
  *
- * Row numbers are computed in f32: exact for batches of fewer than 2^24 tokens. */
+ * Rows of the tables for padding get no gradient (tp_embedding_pad). A text with more tokens than
+ * the table of positions has places is refused. Row numbers are computed in f32: exact for batches
+ * of fewer than 2^24 tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -187,8 +187,9 @@ static tp_tensor attn_forward(tp_tape *T, const void *module, void *with, tp_ten
         tp_raise(T, TP_E_VALUE, "windows of %lld x %lld cannot be shifted: only squares can",
                  (long long)m->window[0], (long long)m->window[1]);
     const tp_tensor x = tp__tokens(T, map);
-    const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3), k = tp__project(T, &m->qkv, x, 1, 3);
-    const tp_tensor v = tp__project(T, &m->qkv, x, 2, 3);
+    const tp_tensor q = tp_linear_part(T, &m->qkv, x, 0, 3),
+                    k = tp_linear_part(T, &m->qkv, x, 1, 3);
+    const tp_tensor v = tp_linear_part(T, &m->qkv, x, 2, 3);
     const tp_tensor y = square ? tp_lsla_attention(T, q, k, v, TP_NONE, m->table, TP_NONE, cfg)
                                : rectangles(T, m, q, k, v, size);
     const tp_tensor z = tp_linear_forward(T, &m->proj, y);

@@ -220,7 +220,7 @@ static tp_tensor local_attention(tp_tape *T, const tp_vil_attn *m, tp_tensor q, 
 static tp_tensor windows(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64_t size[2])
 {
     const tp_tensor q = tp_linear_forward(T, &m->query, x);
-    const tp_tensor k = tp__project(T, &m->kv, x, 0, 2), v = tp__project(T, &m->kv, x, 1, 2);
+    const tp_tensor k = tp_linear_part(T, &m->kv, x, 0, 2), v = tp_linear_part(T, &m->kv, x, 1, 2);
     const tp_tensor local = local_attention(T, m, q, k, v, size);
     if (m->stage.global == 0) return tp_linear_forward(T, &m->proj, local);
 
@@ -230,8 +230,8 @@ static tp_tensor windows(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
         return tp_linear_forward(T, &m->proj, tp_concat(T, 1, global, local));
     }
     const tp_tensor own = tp_linear_forward(T, &m->query_global, global_rows(T, m, x));
-    const tp_tensor keys = tp__project(T, &m->kv_global, x, 0, 2);
-    const tp_tensor values = tp__project(T, &m->kv_global, x, 1, 2);
+    const tp_tensor keys = tp_linear_part(T, &m->kv_global, x, 0, 2);
+    const tp_tensor values = tp_linear_part(T, &m->kv_global, x, 1, 2);
     const tp_tensor global = attend(T, m, own, keys, values, bias);
     return tp_concat(T, 1, tp_linear_forward(T, &m->proj_global, global),
                      tp_linear_forward(T, &m->proj, local));
@@ -239,8 +239,9 @@ static tp_tensor windows(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
 
 static tp_tensor full(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64_t size[2])
 {
-    const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3), k = tp__project(T, &m->qkv, x, 1, 3);
-    const tp_tensor v = tp__project(T, &m->qkv, x, 2, 3);
+    const tp_tensor q = tp_linear_part(T, &m->qkv, x, 0, 3),
+                    k = tp_linear_part(T, &m->qkv, x, 1, 3);
+    const tp_tensor v = tp_linear_part(T, &m->qkv, x, 2, 3);
     if (!tp_given(m->table)) return attend(T, m, q, k, v, TP_NONE);
     const tp_tensor local = local_attention(T, m, q, k, v, size);
     if (m->stage.global == 0) return local;
@@ -257,8 +258,8 @@ static tp_tensor mixed(tp_tape *T, tp_tensor mix, tp_tensor x)
 static tp_tensor linformer(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
 {
     const tp_tensor q = tp_linear_forward(T, &m->query, x);
-    const tp_tensor k = mixed(T, m->proj_k, tp__project(T, &m->kv, x, 0, 2));
-    const tp_tensor v = mixed(T, m->proj_v, tp__project(T, &m->kv, x, 1, 2));
+    const tp_tensor k = mixed(T, m->proj_k, tp_linear_part(T, &m->kv, x, 0, 2));
+    const tp_tensor v = mixed(T, m->proj_v, tp_linear_part(T, &m->kv, x, 1, 2));
     return attend(T, m, q, k, v, TP_NONE);
 }
 
@@ -269,7 +270,7 @@ static tp_tensor reduced(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
     tp_tensor z = tp_conv2d_forward(T, &m->proj_sr, map);
     z = tp_reshape(T, tp_instancenorm(T, z, TP_NONE, TP_NONE, 1e-5), TP_SHAPE(B, -1, d));
     if (m->stage.global) z = tp_concat(T, 1, global_rows(T, m, x), z);
-    const tp_tensor k = tp__project(T, &m->kv, z, 0, 2), v = tp__project(T, &m->kv, z, 1, 2);
+    const tp_tensor k = tp_linear_part(T, &m->kv, z, 0, 2), v = tp_linear_part(T, &m->kv, z, 1, 2);
     return attend(T, m, tp_linear_forward(T, &m->query, x), k, v, TP_NONE);
 }
 
@@ -282,7 +283,8 @@ static tp_tensor reduced(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
  *     out = phi(q) (phi(k)^T v) / (phi(q) sum phi(k))
  *
  * mu is the largest u of a query; for keys, over all keys, heads and images of the call. Because of
- * the 1e-4, its gradient is small but not zero. Upstream's factor m^(-1/2) of phi cancels. */
+ * the 1e-4, its gradient is small but not zero. Upstream's factor m^(-1/2) of phi cancels. In mixed
+ * precision products take bf16, exponents are f32. */
 
 /* x [B,N,H D] -> [B,H,N,D] */
 static tp_tensor heads_of(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
@@ -292,26 +294,31 @@ static tp_tensor heads_of(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
     return tp_permute(T, split, TP_SHAPE(0, 2, 1, 3));
 }
 
-/* z [B,H,N,D] -> phi [B,H,N,m] */
+/* z [B,H,N,D] -> phi [B,H,N,m], of z's dtype */
 static tp_tensor features_of(tp_tape *T, const tp_vil_attn *m, tp_tensor z, bool keys)
 {
     const double D = (double)tp_dim(z, 3);
     const tp_shape each = TP_SHAPE(tp_dim(z, 0), tp_dim(z, 1), tp_dim(z, 2), 1);
-    const tp_tensor w = tp_cast(T, m->features, tp_dtype_of(z));
-    const tp_tensor u = tp_linear(T, tp_scale(T, z, pow(D, -0.25)), w, TP_NONE, TP_ACT_NONE);
-    const tp_tensor c = tp_scale(T, tp_sum(T, tp_square(T, z), -1), 0.5 / sqrt(D));
+    const tp_dtype dt = tp_dtype_of(z), wide = dt == TP_BF16 ? TP_F32 : dt;
+    const tp_tensor w = tp_cast(T, m->features, dt);
+    const tp_tensor u =
+        tp_cast(T, tp_linear(T, tp_scale(T, z, pow(D, -0.25)), w, TP_NONE, TP_ACT_NONE), wide);
+    const tp_tensor c =
+        tp_scale(T, tp_sum(T, tp_square(T, tp_cast(T, z, wide)), -1), 0.5 / sqrt(D));
     const tp_tensor mu = tp_max(T, u, keys ? TP_ALL : -1);
     const tp_tensor top = tp_reshape(T, tp_add(T, c, mu), each);
     const tp_tensor e = tp_exp(T, tp_sub(T, u, top));
-    return tp_add(T, e, tp_full(T, tp_dtype_of(e), TP_SCALAR, 1e-4));
+    return tp_cast(T, tp_add(T, e, tp_full(T, wide, TP_SCALAR, 1e-4)), dt);
 }
 
 static tp_tensor performer(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
 {
     const int64_t B = tp_dim(x, 0), N = tp_dim(x, 1), H = m->stage.heads, D = m->stage.dim / H;
-    const tp_tensor q = features_of(T, m, heads_of(T, m, tp__project(T, &m->qkv, x, 0, 3)), false);
-    const tp_tensor k = features_of(T, m, heads_of(T, m, tp__project(T, &m->qkv, x, 1, 3)), true);
-    const tp_tensor v = heads_of(T, m, tp__project(T, &m->qkv, x, 2, 3));
+    const tp_tensor q =
+        features_of(T, m, heads_of(T, m, tp_linear_part(T, &m->qkv, x, 0, 3)), false);
+    const tp_tensor k =
+        features_of(T, m, heads_of(T, m, tp_linear_part(T, &m->qkv, x, 1, 3)), true);
+    const tp_tensor v = heads_of(T, m, tp_linear_part(T, &m->qkv, x, 2, 3));
     const int64_t M = tp_dim(k, 3);
 
     const tp_tensor kv = tp_matmul_t(T, k, true, v, false); /* [B,H,m,D] */
@@ -327,9 +334,9 @@ static tp_tensor long_short(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const
 {
     const int H = m->stage.heads, r = m->stage.rank;
     const int64_t N = size[0] * size[1];
-    const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3);
-    const tp_tensor k = tp_layernorm_forward(T, &m->ln_full, tp__project(T, &m->qkv, x, 1, 3));
-    const tp_tensor v = tp_layernorm_forward(T, &m->ln_full, tp__project(T, &m->qkv, x, 2, 3));
+    const tp_tensor q = tp_linear_part(T, &m->qkv, x, 0, 3);
+    const tp_tensor k = tp_layernorm_forward(T, &m->ln_full, tp_linear_part(T, &m->qkv, x, 1, 3));
+    const tp_tensor v = tp_layernorm_forward(T, &m->ln_full, tp_linear_part(T, &m->qkv, x, 2, 3));
     tp_window_in in = { .q = q, .k = k, .v = v, .table = m->table };
 
     if (r > 0) {

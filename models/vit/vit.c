@@ -1,10 +1,11 @@
 /* vit.c - ViT and DeiT: patches of images to classes.
  *
- *     x      = [class token; distillation token; conv(images)] + positions
+ *     x      = [class token; distillation token; norm(conv(images))] + positions
  *     x      = x + attn(norm1(x));  x = x + mlp(norm2(x))           for each block
  *     logits = head(norm(x)[0]), head_dist(norm(x)[1])
  *
- * Only rows read by the heads pass the last norm. */
+ * The norm of the patches is a variant, as is a head of the mean of norm(x). Only rows read by the
+ * heads pass the last norm. */
 #include <stdio.h>
 #include <tapegrad/vit.h>
 
@@ -61,6 +62,8 @@ static const tp_model_member members[] = {
     { "depth", TP_MEMBER_INT, .at = AT(blocks), .least = 1, .most = TP_VIT_BLOCKS },
     { "mlp_ratio", TP_MEMBER_INT64, .at = AT(mlp_ratio), .least = 1, .most = MAX_RATIO },
     { "distilled", TP_MEMBER_FLAG, .at = AT(distilled) },
+    { "patch_norm", TP_MEMBER_FLAG, .at = AT(patch_norm), .optional = true },
+    { "avg_pool", TP_MEMBER_FLAG, .at = AT(avg_pool), .optional = true },
     { "dropout", TP_MEMBER_RATE, .at = AT(dropout), .common = TP_COMMON_DROPOUT },
     { "drop_path", TP_MEMBER_RATE, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
     { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
@@ -79,6 +82,8 @@ static bool model_check(const void *cfg, char *why, size_t size)
     else if (c->patch > H || c->patch > W)
         snprintf(why, size, "patches of side %lld leave nothing of %lld x %lld pixels",
                  (long long)c->patch, H, W);
+    else if (c->avg_pool && c->distilled)
+        snprintf(why, size, "avg_pool: both heads of a distilled model read tokens of their own");
     return !why[0];
 }
 
@@ -100,8 +105,9 @@ static tp_tensor attn_forward(tp_tape *T, const void *module, void *with, tp_ten
     const tp_vit_attn *m = module;
     const tp_tensor residual = with ? *(tp_tensor *)with : TP_NONE;
     tp_enter(T, m->path);
-    const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3), k = tp__project(T, &m->qkv, x, 1, 3);
-    const tp_tensor v = tp__project(T, &m->qkv, x, 2, 3);
+    const tp_tensor q = tp_linear_part(T, &m->qkv, x, 0, 3),
+                    k = tp_linear_part(T, &m->qkv, x, 1, 3);
+    const tp_tensor v = tp_linear_part(T, &m->qkv, x, 2, 3);
     const tp_attn_cfg cfg = { .heads = m->heads };
     const tp_tensor y = tp_attention(T, q, k, v, TP_NONE, TP_NONE, cfg);
     return tp_leave(T, tp__linear_add(T, &m->proj, y, residual, m->dropout));
@@ -189,6 +195,7 @@ static void model_init(tp_params *P, void *module, const char *name, const void 
     init_tokens(P, m);
     tp_conv2d_init(P, &m->patch_embed, "patch_embed.proj", 3, D, p, true,
                    (tp_conv_cfg){ .stride = { p, p } });
+    if (c->patch_norm) tp_layernorm_init(P, &m->patch_norm, "patch_embed.norm", D, 1e-6);
     for (int i = 0; i < c->blocks; i++) {
         snprintf(text, sizeof text, "blocks.%d", i);
         const tp_vit_block_cfg b = { c, tp__drop_rate(c->drop_path, i, c->blocks) };
@@ -220,6 +227,7 @@ static tp_tensor embed(tp_tape *T, const tp_vit *m, tp_tensor images)
     const int64_t B = tp_dim(map, 0), h = tp_dim(map, 1), w = tp_dim(map, 2);
     if (!tp_ok(T)) return TP_NONE;
     tp_tensor x = tp_reshape(T, map, TP_SHAPE(B, h * w, c->dim));
+    if (c->patch_norm) x = tp_layernorm_forward(T, &m->patch_norm, x);
     if (c->distilled) x = tp__prepend(T, m->dist_token, x);
     x = tp__prepend(T, m->cls_token, x);
     x = tp_add(T, x, tp_cast(T, tp__positions(T, &table, h, w), tp_dtype_of(x)));
@@ -241,7 +249,9 @@ static tp_tensor model_heads(tp_tape *T, const void *module, tp_tensor images, t
     if (tp__check_images(T, m->params, images)) {
         tp_tensor x = embed(T, m, images);
         for (int i = 0; i < m->cfg.blocks; i++) x = block_forward(T, &m->block[i], NULL, x);
-        x = tp_layernorm_forward(T, &m->norm, tp_slice(T, x, 1, 0, 1 + m->cfg.distilled));
+        if (!m->cfg.avg_pool) x = tp_slice(T, x, 1, 0, 1 + m->cfg.distilled);
+        x = tp_layernorm_forward(T, &m->norm, x);
+        if (m->cfg.avg_pool) x = tp_mean(T, x, TP_KEEP(1));
         both[0] = decide(T, &m->head, x, 0);
         if (m->cfg.distilled) both[1] = decide(T, &m->head_dist, x, 1);
     }
@@ -266,7 +276,8 @@ static bool model_same(const void *one, const void *other)
 {
     const tp_vit_cfg *a = one, *b = other;
     return a->patch == b->patch && a->dim == b->dim && a->heads == b->heads &&
-           a->blocks == b->blocks && a->mlp_ratio == b->mlp_ratio && a->distilled == b->distilled;
+           a->blocks == b->blocks && a->mlp_ratio == b->mlp_ratio && a->distilled == b->distilled &&
+           a->patch_norm == b->patch_norm;
 }
 
 static bool model_resizes(const char *name, const tp_shape *here, const tp_shape *there)
