@@ -18,6 +18,26 @@ int tp__by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+bool tp__is_whole(const char *text)
+{
+    text += *text == '-';
+    const size_t n = strspn(text, "0123456789");
+    return n > 0 && !text[n];
+}
+
+int tp__by_value(const void *a, const void *b)
+{
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    const bool below = *x == '-';
+    if (below != (*y == '-')) return below ? -1 : 1;
+    x += below, y += below;
+    x += strspn(x, "0"), y += strspn(y, "0");
+    const size_t n = strlen(x), m = strlen(y);
+    const int order = n != m ? (n < m ? -1 : 1) : strcmp(x, y);
+    if (order == 0) return tp__by_bytes(a, b);
+    return (order < 0) != below ? -1 : 1;
+}
+
 void tp__names_free(char **names, int n)
 {
     for (int i = 0; i < n; i++) free(names[i]);

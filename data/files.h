@@ -16,8 +16,12 @@ int tp__names(const char *folder, bool (*wants)(void *env, const struct dirent *
               char ***names);
 void tp__names_free(char **names, int n);
 
-/* Compares texts, const char *[n], for qsort and bsearch. */
+/* Compare texts, const char *[n] or structs that begin with one, for qsort and bsearch: by bytes,
+ * or whole numbers of any length by value, equal ones ("1", "01") by bytes. */
 int tp__by_bytes(const void *a, const void *b);
+int tp__by_value(const void *a, const void *b);
+/* Is a text a whole number, with or without '-'? */
+bool tp__is_whole(const char *text);
 
 /* ---- companions ---- */
 

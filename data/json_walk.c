@@ -73,7 +73,7 @@ bool tp__json_begin(tp_json_walk *w)
 {
     char reason[200];
     size_t n = (size_t)(w->end - w->at);
-    if (tp_file_text(&w->at, &n, reason, sizeof reason)) return true;
+    if (tp_skip_bom(&w->at, &n, reason, sizeof reason)) return true;
     if (!w->why[0]) snprintf(w->why, w->size, "%.400s %s", w->name, reason);
     return false;
 }

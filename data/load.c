@@ -81,7 +81,7 @@ static const char *open_advice(int error)
 int tp__open_file(const char *path, int64_t *bytes, char *why, size_t size)
 {
     const char *kind;
-    const int fd = tp_file_regular(path, bytes, &kind);
+    const int fd = tp_open_regular(path, bytes, &kind);
     const int error = errno;
     if (fd < 0 && kind)
         snprintf(why, size, "is %s; a regular file is wanted", kind);
@@ -104,7 +104,7 @@ static bool take(tp_blob *b, int fd, size_t n, char *why, size_t size)
         snprintf(why, size, "out of memory for %zu bytes", n);
         return false;
     }
-    b->size = tp_file_bytes(fd, 0, b->bytes, n);
+    b->size = tp_read_bytes(fd, 0, b->bytes, n);
     b->error = b->size < n ? errno : 0;
     if (b->size == n) return true;
     if (b->error)
@@ -115,11 +115,10 @@ static bool take(tp_blob *b, int fd, size_t n, char *why, size_t size)
     return false;
 }
 
-/* Is the file compressed? If so it is read as a whole, whatever the limit. */
-static bool is_packed(int fd)
+bool tp__begins_packed(int fd)
 {
     uint8_t first[6];
-    const tp_blob b = { .bytes = first, .size = tp_file_bytes(fd, 0, first, sizeof first) };
+    const tp_blob b = { .bytes = first, .size = tp_read_bytes(fd, 0, first, sizeof first) };
     return packing_of(&b) != NULL;
 }
 
@@ -135,8 +134,9 @@ static bool read_file(tp_blob *b, const char *path, size_t most, size_t cut, cha
     if (fd < 0) return false;
     if (most && (uint64_t)bytes > most)
         snprintf(why, size, "has %lld bytes, more than the %zu allowed", (long long)bytes, most);
-    else
-        done = take(b, fd, cut && (uint64_t)bytes > cut && !is_packed(fd) ? cut : (size_t)bytes,
+    else /* packed ones are read as a whole, whatever the limit */
+        done = take(b, fd,
+                    cut && (uint64_t)bytes > cut && !tp__begins_packed(fd) ? cut : (size_t)bytes,
                     why, size);
     close(fd);
     return done;
@@ -334,7 +334,7 @@ static bool plain_pieces(const sink *s, int fd)
 {
     for (int64_t at = 0;;) {
         errno = 0;
-        const size_t n = tp_file_bytes(fd, at, s->buffer, PIECE);
+        const size_t n = tp_read_bytes(fd, at, s->buffer, PIECE);
         if (n < PIECE && errno) {
             snprintf(s->why, s->size, "cannot be read: %s", strerror(errno));
             return false;
@@ -386,7 +386,7 @@ bool tp__load_pieces(const char *path, bool (*f)(void *env, const char *bytes, s
     int64_t bytes;
     const int fd = tp__open_file(path, &bytes, why, size);
     if (fd < 0) return false;
-    const tp_blob head = { .bytes = first, .size = tp_file_bytes(fd, 0, first, sizeof first) };
+    const tp_blob head = { .bytes = first, .size = tp_read_bytes(fd, 0, first, sizeof first) };
     const packing *p = packing_of(&head), *promised = packing_promised(path);
     const sink s = { f, env, malloc(PIECE), why, size, tp__most_unpacked((size_t)bytes) };
     bool done = false;
@@ -422,7 +422,7 @@ bool tp__blob_text(tp_blob *b, const char *path, size_t most, char **text, size_
     ended[b->size] = '\0';
     const char *begin = (const char *)ended;
     *n = b->size;
-    const bool is_text = tp_file_text(&begin, n, reason, sizeof reason);
+    const bool is_text = tp_skip_bom(&begin, n, reason, sizeof reason);
     if (!is_text) snprintf(why, size, " %s", reason);
     *text = (char *)ended + (begin - (const char *)ended);
     return is_text;

@@ -47,6 +47,9 @@ bool tp__load_pieces(const char *path, bool (*f)(void *env, const char *bytes, s
 /* Does `name` end in `suffix`, perhaps followed by that of a packed file (".txt", ".txt.gz")? */
 bool tp__is_named(const char *name, const char *suffix);
 
+/* Does an open file begin like a compressed one? */
+bool tp__begins_packed(int fd);
+
 /* Does a block of an .xz file need a dictionary above 256 MiB, four times that of xz -9? */
 bool tp__immodest_xz(const uint8_t *bytes, size_t n);
 

@@ -104,7 +104,7 @@ static void fill(tp_table *X, const char *name, const char *bytes, size_t n, con
         tp__fail(X, "table %.480s: %d columns are out of range", name, o->columns);
         return;
     }
-    if (!tp_file_text(&bytes, &n, reason, sizeof reason)) {
+    if (!tp_skip_bom(&bytes, &n, reason, sizeof reason)) {
         tp__fail(X, "table %.480s %s", name, reason);
         return;
     }

@@ -173,7 +173,7 @@ static int open_archive(walk *w, struct archive *a, int fd, const char *path, tp
     archive_read_support_filter_bzip2(a);
     archive_read_support_filter_zstd(a);
     archive_read_support_format_tar(a);
-    if (tp_file_bytes(fd, 0, first, sizeof first) < sizeof first ||
+    if (tp_read_bytes(fd, 0, first, sizeof first) < sizeof first ||
         memcmp(first, xz, sizeof xz) != 0)
         return archive_read_open_fd(a, fd, 1 << 16);
     archive_read_support_filter_xz(a);

@@ -365,7 +365,7 @@ size_t tp_coco_bytes(const tp_coco *X)
 
 void tp_coco_tally_add(tp_coco_tally *t, tp_coco_reason reason, int64_t id)
 {
-    if (t->count[reason]++ == 0) t->first[reason] = id;
+    if (t && (unsigned)reason < TP_COCO_REASONS && t->count[reason]++ == 0) t->first[reason] = id;
 }
 
 int64_t tp_coco_tally_text(const tp_coco_tally *t, const char *what, char *text, size_t size)
@@ -386,7 +386,7 @@ int64_t tp_coco_tally_text(const tp_coco_tally *t, const char *what, char *text,
     int64_t all = 0;
     size_t n = 0;
     if (text && size) text[0] = '\0';
-    for (int r = 0; r < TP_COCO_LEFT_OUT; r++) {
+    for (int r = 0; t && r < TP_COCO_LEFT_OUT; r++) {
         if (t->count[r] == 0) continue;
         if (text && n < size)
             n += (size_t)snprintf(text + n, size - n, "%s%lld %s (the first: %s %lld)",
@@ -409,6 +409,7 @@ const double *tp_coco_polygon(const tp_coco *X, const tp_coco_object *o, int64_t
 
 tp_rle tp_coco_runs(const tp_coco *X, const tp_coco_object *o)
 {
+    if (!X || !o) return (tp_rle){ 0 };
     const tp_coco_part *part = part_at(X, o, 0);
     return (tp_rle){ .height = part->height,
                      .width = part->width,

@@ -69,11 +69,6 @@ static int compare_stems(const char *a, size_t na, const char *b, size_t nb)
     return order ? order : (na > nb) - (na < nb);
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int by_stem(const void *a, const void *b)
 {
     const char *x = *(const char *const *)a, *y = *(const char *const *)b;
@@ -155,7 +150,7 @@ static bool collect(voc *v, const tp_xml *x, const char *name)
 {
     names *n = &v->classes;
     if (!add_name(n, name)) return fail(v, x, "out of memory");
-    return n->first.count < 2 * n->sorted + 1000 || sort(n, by_bytes) ||
+    return n->first.count < 2 * n->sorted + 1000 || sort(n, tp__by_bytes) ||
            fail(v, x, "out of memory");
 }
 
@@ -271,7 +266,7 @@ static bool load_text(tp_coco *X, const char *path, tp_blob *b, const char **tex
     bool done = tp__blob_read(b, path, LARGEST, why, sizeof why);
     *text = (const char *)b->bytes;
     *n = b->size;
-    done = done && tp_file_text(text, n, why, sizeof why);
+    done = done && tp_skip_bom(text, n, why, sizeof why);
     if (!done) tp__coco_fail(X, "%.800s: %s", path, why);
     return done;
 }
@@ -414,7 +409,7 @@ tp_coco *tp_coco_voc(const char *folder, tp_part part)
     voc v = { .X = tp__coco_new(folder), .folder = folder, .collect = true };
     if (!tp_coco_ok(v.X)) return v.X;
     bool done = list_files(&v) && all_names(&v, &all) && read_all(&v, &all);
-    if (done && !sort(&v.classes, by_bytes))
+    if (done && !sort(&v.classes, tp__by_bytes))
         tp__coco_fail(v.X, "%.900s: out of memory for its classes", folder);
     done = done && names_of_part(&v, part, &of_part);
     for (size_t i = 0; i < v.classes.first.count; i++)

@@ -145,6 +145,10 @@ int32_t tp_documents_label(const tp_documents *X, int64_t i)
 {
     return X ? X->label[i] : 0;
 }
+const int32_t *tp_documents_labels(const tp_documents *X)
+{
+    return tp_documents_ok(X) ? X->label : NULL;
+}
 const char *tp_documents_class(const tp_documents *X, int label)
 {
     if (!X) return NULL;

@@ -110,8 +110,8 @@ static bool add_file(tp_text_reader *r, const char *where, const char *name, tp_
                      const char *text, size_t n)
 {
     char why[200];
-    return tp_file_text(&text, &n, why, sizeof why) ? tp__text_add(r, name, c, text, n)
-                                                    : tp__fail(r->X, "%.700s %s", where, why);
+    return tp_skip_bom(&text, &n, why, sizeof why) ? tp__text_add(r, name, c, text, n)
+                                                   : tp__fail(r->X, "%.700s %s", where, why);
 }
 
 static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
@@ -181,7 +181,7 @@ static bool differ(tp_text_reader *r)
 /* Chooses the split and its texts: all, those kept, or those held back (every n-th). */
 static bool choose(tp_text_reader *r, tp_part part, side *what, int64_t *n)
 {
-    const int64_t asked = r->o.hold_back;
+    const int64_t asked = r->o.hold_back_every;
     bool has[TP_TEXT_PARTS];
     for (int k = 0; k < TP_TEXT_PARTS; k++) has[k] = r->has[k] || r->table[k][0];
     const bool divided = has[TP_VALID] || has[TP_TEST];
@@ -346,8 +346,8 @@ static bool check_options(tp_documents *X, const tp_labelled_opts *o)
                         "texts: %lld ids from the end of a text are not 0 to %lld, the "
                         "length without <s> and </s>; change the tail or the length",
                         (long long)o->tail, (long long)(o->longest - 2));
-    if (o->hold_back == 1)
-        return tp__fail(X, "texts: hold_back 1 leaves nothing to train; 2 takes half");
+    if (o->hold_back_every == 1)
+        return tp__fail(X, "texts: hold_back_every 1 leaves nothing to train; 2 takes half");
     if (o->classes < 0 || o->classes > TP_MOST_CLASSES || (o->classes > 0 && !o->name))
         return tp__fail(X, "texts: %d classes are not 0 to %d, or have no names", o->classes,
                         TP_MOST_CLASSES);
@@ -406,8 +406,8 @@ static void free_reader(tp_text_reader *r)
     free(r);
 }
 
-tp_documents *tp_documents_labelled(const char *path, tp_part part, const tp_bpe *V,
-                                    const tp_labelled_opts *o)
+tp_documents *tp_documents_labelled_texts(const char *path, tp_part part, const tp_bpe *V,
+                                          const tp_labelled_opts *o)
 {
     if (!path) path = "";
     tp_documents *X = tp_documents_new(1, 1);

@@ -11,7 +11,7 @@ enum { TP_LABEL_BYTES = 255, TP_MOST_CLASSES = 1 << 16, TP_TEXT_PARTS = 3 };
 
 /* A label that occurs. */
 typedef struct tp_text_class {
-    char *name;
+    char *name;    /* first: tp__by_value reads it */
     int32_t index; /* its number */
     uint8_t parts; /* of folders: bits of the parts that contain it; bit 3: outside parts */
 } tp_text_class;

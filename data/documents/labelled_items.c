@@ -4,6 +4,7 @@
 #include <string.h>
 #include <tapegrad/file.h>
 
+#include "files.h"
 #include "labelled.h"
 
 static bool no_memory(tp_text_reader *r)
@@ -113,19 +114,9 @@ tp_text_class *tp__text_value(tp_text_reader *r, const char *where, const char *
     return tp__text_class(r, where, name + zero, digits - zero);
 }
 
-/* A label of at most 18 digits, with or without '-'. */
-static bool is_integer(const char *name)
-{
-    name += *name == '-';
-    const size_t n = strspn(name, "0123456789");
-    return n > 0 && n <= 18 && !name[n];
-}
-
 static int by_value(const void *a, const void *b)
 {
-    const tp_text_class *x = *(tp_text_class *const *)a, *y = *(tp_text_class *const *)b;
-    const long long i = strtoll(x->name, NULL, 10), j = strtoll(y->name, NULL, 10);
-    return i != j ? (i < j ? -1 : 1) : strcmp(x->name, y->name);
+    return tp__by_value(*(tp_text_class *const *)a, *(tp_text_class *const *)b); /* their names */
 }
 
 void tp__text_classes_end(tp_text_reader *r, uint8_t parts)
@@ -136,7 +127,7 @@ void tp__text_classes_end(tp_text_reader *r, uint8_t parts)
     for (int k = 0; k < r->classes; k++) {
         tp_text_class *c = r->class[k];
         if (!parts || c->parts & parts) {
-            integers = integers && is_integer(c->name);
+            integers = integers && tp__is_whole(c->name);
             c->index = kept;
             r->class[kept++] = c;
         } else {

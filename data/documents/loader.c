@@ -4,6 +4,7 @@
 #include <tapegrad/document_loader.h>
 
 #include "documents.h"
+#include "engine/order.h"
 
 enum { DOCUMENTS = 2 };
 
@@ -18,7 +19,7 @@ typedef struct state {
     const tp_documents *X;
     tp_document_loader_opts o;
     int documents;
-    int64_t count; /* examples in the set */
+    int64_t count, epoch; /* examples in the set, and of an epoch */
 } state;
 
 typedef struct slot {
@@ -31,10 +32,10 @@ static void slot_new(tp_loader *L, const void *of, void *at)
 {
     const state *S = of;
     slot *s = at;
-    const int64_t batch = S->o.batch < S->count ? S->o.batch : S->count;
-    s->label = tp_loader_memory(L, batch, sizeof *s->label);
+    const int64_t batch = S->o.batch < S->epoch ? S->o.batch : S->epoch;
+    s->label = tp_loader_alloc(L, batch, sizeof *s->label);
     for (int k = 0; k < S->documents; k++)
-        s->side[k].offset = tp_loader_memory(L, batch + 1, sizeof *s->side[k].offset);
+        s->side[k].offset = tp_loader_alloc(L, batch + 1, sizeof *s->side[k].offset);
 }
 
 static void slot_free(const void *of, void *at)
@@ -239,11 +240,11 @@ static bool possible(tp_loader *L, const state *S)
             "with `longest` at most that",
             (long long)tp_documents_longest(S->X), (long long)o->length);
     const int64_t global = o->batch * tp_share_parts(o->share);
-    if (S->count < global && (o->train || o->whole || S->count < 1))
+    if (S->epoch < global && (o->train || o->whole || S->epoch < 1))
         return tp_loader_fail(L, TP_E_VALUE,
                               "%.500s: %lld example%s too few for a batch of %lld; lower the batch",
-                              S->X->from[0] ? S->X->from : "documents", (long long)S->count,
-                              S->count == 1 ? " is" : "s are", (long long)global);
+                              S->X->from[0] ? S->X->from : "documents", (long long)S->epoch,
+                              S->epoch == 1 ? " is" : "s are", (long long)global);
     return true;
 }
 
@@ -281,9 +282,12 @@ tp_loader *tp_document_loader_new(const tp_documents *X, const tp_document_loade
         tp_loader_fail(L, TP_E_STATE, "documents: there is no set");
         return L;
     }
-    *S = (state){
-        .X = X, .o = *o, .documents = tp_documents_per_example(X), .count = tp_documents_count(X)
-    };
+    const int64_t count = tp_documents_count(X);
+    *S = (state){ .X = X,
+                  .o = *o,
+                  .documents = tp_documents_per_example(X),
+                  .count = count,
+                  .epoch = tp__order_length(o->sampler, count) };
     if (possible(L, S) && check_ids(L, S))
         tp_loader_open(L, &(tp_loader_examples){ .count = S->count },
                        &(tp_loader_opts){ .batch = o->batch,
@@ -291,6 +295,7 @@ tp_loader *tp_document_loader_new(const tp_documents *X, const tp_document_loade
                                           .train = o->train,
                                           .whole = o->whole,
                                           .bucket = o->bucket,
+                                          .sampler = o->sampler,
                                           .share = o->share });
     return L;
 }

@@ -372,7 +372,7 @@ static bool begin(records *s, const char **bytes, size_t *n)
 {
     char why[200];
     const char *text = *bytes, *zero;
-    if (!s->taken && !tp_file_text(bytes, n, why, sizeof why)) {
+    if (!s->taken && !tp_skip_bom(bytes, n, why, sizeof why)) {
         tp__fail(s->r->X, "%.700s %s", s->path, why);
     } else if (s->taken && (zero = memchr(text, 0, *n)) != NULL) {
         tp__fail(s->r->X, "%.700s has a zero byte at offset %lld: it is not text in UTF-8", s->path,

@@ -70,7 +70,7 @@ static bool take(void *env, const char *name, const uint8_t *bytes, size_t n)
     reader *r = env;
     const char *text = (const char *)bytes;
     char why[200];
-    if (!tp_file_text(&text, &n, why, sizeof why))
+    if (!tp_skip_bom(&text, &n, why, sizeof why))
         return tp__fail(r->X, "reviews: %.400s %s", name, why);
     bool fits = tp_reserve(&r->item, &r->room, r->count, 1, sizeof *r->item);
     const char *file = strrchr(name, '/') + 1;

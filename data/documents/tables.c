@@ -22,7 +22,7 @@ typedef struct table {
 static void read_text(table *t, const char *where, const char *bytes, size_t n)
 {
     char why[200];
-    if (tp_file_text(&bytes, &n, why, sizeof why))
+    if (tp_skip_bom(&bytes, &n, why, sizeof why))
         t->f(t->X, where, bytes, n, t->env);
     else
         tp__fail(t->X, "%.700s %s", where, why);

@@ -26,7 +26,7 @@ typedef struct note {
 typedef struct slot {
     tp_loader_batch b;
     int64_t *index; /* [batch], or fewer if the epoch is smaller */
-    int64_t *all;   /* [global], likewise; index if that is the same */
+    int64_t *all;   /* [global], likewise */
     bool *left_out;
     void *of_kind;
 } slot;
@@ -49,7 +49,7 @@ struct tp_loader {
     int64_t steps, own;       /* global batches of an epoch; those with rows of this process */
     place fed;                /* the batch that was asked for last, by feeding; step -1: none */
     place added, next;        /* of the batch to be added to the ring next, and to be taken next */
-    int64_t *order, order_of; /* [count]: the order of epoch order_of, or -1 */
+    int64_t *order, order_of; /* the order of epoch order_of, or -1; [count], or a sampler's */
     slot *slot;               /* [ahead] */
     unsigned char *work;      /* [workers] */
     tp_ring *ring;
@@ -123,11 +123,14 @@ static size_t aligned(size_t bytes)
 
 tp_loader *tp_loader_new(const tp_loader_kind *kind)
 {
-    tp_loader *L = calloc(1, sizeof *L + kind->state);
+    static const tp_loader_kind none = { .name = "loader" };
+    const tp_loader_kind *own = kind ? kind : &none;
+    tp_loader *L = calloc(1, sizeof *L + own->state);
     if (!L) return &no_memory;
-    L->kind = kind;
+    L->kind = own;
     L->order_of = L->fed.step = -1;
     pthread_mutex_init(&L->lock, NULL);
+    if (!kind) tp_loader_fail(L, TP_E_STATE, "loader: NULL was given in place of a kind");
     return L;
 }
 
@@ -145,7 +148,7 @@ static void *new_block(tp_loader *L, size_t bytes)
     return b->bytes;
 }
 
-void *tp_loader_memory(tp_loader *L, int64_t n, size_t size)
+void *tp_loader_alloc(tp_loader *L, int64_t n, size_t size)
 {
     if (!L || L->failed) return NULL;
     const bool fits = n >= 0 && (uint64_t)n <= (SIZE_MAX - sizeof(block)) / (size ? size : 1);
@@ -158,14 +161,13 @@ static void new_slots(tp_loader *L)
 {
     const int64_t batch = L->o.batch < L->X.length ? L->o.batch : L->X.length;
     const int64_t global = L->global < L->X.length ? L->global : L->X.length;
-    L->slot = tp_loader_memory(L, L->o.ahead, sizeof *L->slot);
+    L->slot = tp_loader_alloc(L, L->o.ahead, sizeof *L->slot);
     for (int i = 0; i < L->o.ahead && !L->failed; i++) {
         slot *s = &L->slot[i];
-        s->b.index = s->index = tp_loader_memory(L, batch, sizeof *s->index);
-        s->all = L->global > L->o.batch ? tp_loader_memory(L, global, sizeof *s->all) : s->index;
-        s->b.all = s->all;
-        s->left_out = tp_loader_memory(L, batch, sizeof *s->left_out);
-        s->of_kind = tp_loader_memory(L, 1, L->kind->slot);
+        s->b.index = s->index = tp_loader_alloc(L, batch, sizeof *s->index);
+        s->b.all = s->all = tp_loader_alloc(L, global, sizeof *s->all);
+        s->left_out = tp_loader_alloc(L, batch, sizeof *s->left_out);
+        s->of_kind = tp_loader_alloc(L, 1, L->kind->slot);
         if (s->of_kind && L->kind->slot_new) L->kind->slot_new(L, L->state, s->of_kind);
     }
 }
@@ -182,9 +184,10 @@ static void allocate(tp_loader *L)
                                 .env = L };
     const bool *missing = L->X.missing;
     L->X.missing = NULL;
-    if (!L->kind->number) L->order = tp_loader_memory(L, L->X.count, sizeof *L->order);
-    L->work = tp_loader_memory(L, L->o.threads + 1, aligned(L->kind->work + 1));
-    if (missing) L->known = tp_loader_memory(L, L->X.count, 1);
+    const int64_t orders = L->o.sampler ? L->X.length : L->X.count;
+    if (!L->kind->number) L->order = tp_loader_alloc(L, orders, sizeof *L->order);
+    L->work = tp_loader_alloc(L, L->o.threads + 1, aligned(L->kind->work + 1));
+    if (missing) L->known = tp_loader_alloc(L, L->X.count, 1);
     for (int64_t i = 0; missing && L->known && i < L->X.count; i++) {
         L->known[i] = missing[i] ? BAD : 0;
         L->skipped += missing[i];
@@ -214,16 +217,32 @@ static bool count_steps(tp_loader *L)
                           (long long)n, L->kind->name, (long long)L->global);
 }
 
+/* Takes the length of an epoch from the sampler. */
+static bool take_sampler(tp_loader *L)
+{
+    const tp_example_sampler *s = L->o.sampler;
+    if (!s) return true;
+    if (L->kind->number)
+        return tp_loader_fail(L, TP_E_VALUE, "%s have an order of their own: give no sampler",
+                              L->kind->name);
+    if (!s->order || s->length < 0 || s->length > INT64_MAX / (int64_t)sizeof *L->order)
+        return tp_loader_fail(L, TP_E_VALUE,
+                              "%s: the sampler needs a function, and a length of at least 0",
+                              L->kind->name);
+    L->X.length = tp__order_length(s, L->X.count);
+    return true;
+}
+
 void tp_loader_open(tp_loader *L, const tp_loader_examples *X, const tp_loader_opts *o)
 {
     if (!L || L->failed) return;
     L->X = *X;
     L->o = *o;
     if (L->X.length < 1) L->X.length = X->count;
-    if (L->X.tries < 1) L->X.tries = X->count;
+    if (L->X.tries < 1) L->X.tries = o->sampler ? 1 : X->count;
     if (L->o.threads < 0) L->o.threads = 0;
     if (L->o.ahead < 1) L->o.ahead = L->o.threads ? 4 : 1;
-    if (count_steps(L)) allocate(L);
+    if (take_sampler(L) && count_steps(L)) allocate(L);
     if (L->failed) L->steps = L->own = 0;
 }
 
@@ -311,7 +330,8 @@ static bool try_example(tp_loader *L, const tp_loader_example *e, const slot *s,
     return false;
 }
 
-/* Makes example `at` of a batch. In training, the next example replaces a bad one. */
+/* Makes example `at` of a batch. In training, the next example replaces a bad one; of a sampler's
+ * order the next one of the batch, since it may exclude the next number. */
 static void work_piece(void *env, int of, int64_t at, int worker)
 {
     tp_loader *L = env;
@@ -325,7 +345,8 @@ static void work_piece(void *env, int of, int64_t at, int worker)
                             .place = s->b.place + L->from + at,
                             .at = at };
     for (int64_t k = 0; k < tries && !L->failed; k++) {
-        e.number = (first + k) % L->X.count;
+        e.number =
+            L->o.sampler ? s->all[(L->from + at + k) % s->b.total] : (first + k) % L->X.count;
         if (!try_example(L, &e, s, work)) continue;
         s->index[at] = e.number;
         s->left_out[at] = false;
@@ -357,20 +378,47 @@ static void finish_batch(void *env, int of)
 
 /* ---- the examples of a batch ---- */
 
-/* Arranges the order of an epoch, or of all epochs when not training. */
+static bool sample(tp_loader *L, int64_t epoch, tp_random *r)
+{
+    const tp_example_sampler *p = L->o.sampler;
+    const tp_epoch s = { L->X.count, L->X.length, epoch, L->o.train };
+    const char *why = p->order(p->env, &s, r, L->order);
+    if (why) return tp_loader_fail(L, TP_E_VALUE, "sampler of %s: %s", L->kind->name, why);
+    for (int64_t i = 0; i < s.length; i++)
+        if (L->order[i] < 0 || L->order[i] >= s.count)
+            return tp_loader_fail(L, TP_E_VALUE,
+                                  "sampler of %s: its order has the number %lld at place %lld; "
+                                  "there are %lld",
+                                  L->kind->name, (long long)L->order[i], (long long)i,
+                                  (long long)s.count);
+    if (L->kind->arrange) L->kind->arrange(L->state, L->order, s.length);
+    return true;
+}
+
+static void shuffle(tp_loader *L, int64_t epoch, tp_random *r)
+{
+    const tp_loader_kind *k = L->kind;
+    for (int64_t i = 0; i < L->X.count; i++) L->order[i] = i;
+    if (L->o.train) {
+        *r = tp_random_stream(L->o.seed, k->stream, 0, (uint64_t)epoch);
+        tp__order_shuffle(L->order, L->X.count, k->shuffle, r);
+    }
+    if (k->arrange) k->arrange(L->state, L->order, L->X.count);
+}
+
+/* Arranges the order of an epoch; outside training, without a sampler, that of all epochs. */
 static bool arrange(tp_loader *L, int64_t epoch)
 {
     const tp_loader_kind *k = L->kind;
     const int64_t used = L->steps * L->global;
     const tp_order_runs by = { L->global, L->o.bucket, k->length, L->state };
-    if (k->number || L->order_of == epoch || (L->order_of >= 0 && !L->o.train)) return true;
-    tp_random r = { 0 };
-    for (int64_t i = 0; i < L->X.count; i++) L->order[i] = i;
-    if (L->o.train) {
-        r = tp_random_stream(L->o.seed, k->stream, 0, (uint64_t)epoch);
-        tp__order_shuffle(L->order, L->X.count, k->shuffle, &r);
-    }
-    if (k->arrange) k->arrange(L->state, L->order);
+    const bool lasts = !L->o.train && !L->o.sampler;
+    if (k->number || L->order_of == epoch || (L->order_of >= 0 && lasts)) return true;
+    tp_random r = tp_random_stream(L->o.seed, "sampler", 0, (uint64_t)epoch);
+    if (!L->o.sampler)
+        shuffle(L, epoch, &r);
+    else if (!sample(L, epoch, &r))
+        return false;
     if (L->o.bucket > 1 && k->length &&
         !tp__order_sort(L->order, used < L->X.length ? used : L->X.length, &by,
                         L->o.train ? &r : NULL))
@@ -420,10 +468,11 @@ void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step)
 }
 
 /* Waits for the next batch that is not empty: bad examples may leave none. NULL: the end, or L has
- * failed. */
+ * failed, which it does in training if a whole epoch has none. */
 static const slot *next_slot(tp_loader *L)
 {
     const slot *s = NULL;
+    int64_t empty = 0; /* batches of the epoch */
     do {
         tp__ring_release(L->ring);
         for (int at; (at = tp__ring_vacant(L->ring)) >= 0 && add_batch(L, at);) {
@@ -432,6 +481,10 @@ static const slot *next_slot(tp_loader *L)
         const int at = tp__ring_take(L->ring);
         L->waited += tp_seconds() - begin;
         s = at < 0 ? NULL : &L->slot[at];
+        if (s) empty = s->b.n > 0 ? 0 : s->b.step > 0 ? empty + 1 : 1;
+        if (s && L->o.train && empty == L->own)
+            tp_loader_fail(L, TP_E_IO, "none of the %s of epoch %lld could be read", L->kind->name,
+                           (long long)s->b.epoch);
     } while (s && !L->failed && s->b.n == 0);
     return L->failed ? NULL : s;
 }

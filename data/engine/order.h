@@ -7,6 +7,13 @@
 
 void tp__order_shuffle(int64_t *order, int64_t n, tp_shuffle how, tp_random *r);
 
+/* The examples of an epoch of a set of `count`: all, or as many as a sampler (NULL: none) draws. No
+ * batch has more. */
+static inline int64_t tp__order_length(const tp_example_sampler *s, int64_t count)
+{
+    return s && s->length > 0 && count > 0 ? s->length : count;
+}
+
 /* How to sort an order. Sorting in runs keeps batches different from epoch to epoch:
  *
  *     order     | batch x bucket examples | ...        each run sorted by length, cut into batches,

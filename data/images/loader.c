@@ -22,9 +22,9 @@ static void slot_new(tp_loader *L, const void *of, void *at)
     const state *S = of;
     slot *s = at;
     const int64_t B = S->o.batch;
-    s->x = tp_loader_memory(L, B * S->pixels, sizeof *s->x);
-    s->label = tp_loader_memory(L, B, sizeof *s->label);
-    s->target = tp_loader_memory(L, B * tp_image_set_classes(S->X), sizeof *s->target);
+    s->x = tp_loader_alloc(L, B * S->pixels, sizeof *s->x);
+    s->label = tp_loader_alloc(L, B, sizeof *s->label);
+    s->target = tp_loader_alloc(L, B * tp_image_set_classes(S->X), sizeof *s->target);
 }
 
 static void work_free(void *work)
@@ -33,13 +33,13 @@ static void work_free(void *work)
 }
 
 /* Repeats each image, from the end, so that entries are read before they are overwritten. */
-static void repeat(void *of, int64_t *order)
+static void repeat(void *of, int64_t *order, int64_t n)
 {
     const state *S = of;
-    const int64_t count = tp_image_set_count(S->X), r = S->o.repeats;
-    for (int64_t i = count - 1; r > 1 && i >= 0; i--)
+    const int64_t r = S->o.repeats;
+    for (int64_t i = (n - 1) / r; r > 1 && i >= 0; i--)
         for (int64_t k = r - 1; k >= 0; k--)
-            if (i * r + k < count) order[i * r + k] = order[i];
+            if (i * r + k < n) order[i * r + k] = order[i];
 }
 
 static tp_example_state make(void *of, const tp_loader_example *e, void *at, void *work, char *why)
@@ -143,6 +143,7 @@ tp_loader *tp_image_loader_new(const tp_image_set *X, const tp_image_loader_opts
                                           .strict = o->strict,
                                           .bad = o->bad,
                                           .env = o->env,
+                                          .sampler = o->sampler,
                                           .share = o->share });
     return L;
 }

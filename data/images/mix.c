@@ -57,7 +57,7 @@ static void swap(float *a, float *b, int64_t n)
 void tp_mix_apply(const tp_mixing *d, float *x, int64_t B, int64_t H, int64_t W, int64_t C)
 {
     const int64_t n = H * W * C;
-    for (int64_t i = 0; i < B / 2 && d->lambda != 1; i++) {
+    for (int64_t i = 0; d && x && i < B / 2 && d->lambda != 1; i++) {
         float *a = x + i * n, *b = x + (B - 1 - i) * n;
         if (!d->cut) blend(a, b, n, d->lambda);
         for (int64_t y = d->box.y; d->cut && y < d->box.y + d->box.height; y++) {

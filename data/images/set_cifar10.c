@@ -22,7 +22,7 @@ static void read_batch(tp_image_set *X, const char *path)
     const size_t at = tp__image_set_text(X, path);
     for (int64_t i = 0; i < bytes / RECORD && !X->why[0]; i++) {
         uint8_t label;
-        if (tp_file_bytes(fd, i * RECORD, &label, 1) != 1)
+        if (tp_read_bytes(fd, i * RECORD, &label, 1) != 1)
             tp__fail(X, "%s: record %lld cannot be read", path, (long long)i);
         else if (label >= X->classes)
             tp__fail(X, "%s: record %lld has the label %d; there are %d classes", path,
@@ -56,7 +56,7 @@ static bool read_record(const char *path, int64_t offset, tp_image *p, char *why
     int64_t bytes;
     const int fd = tp__open_file(path, &bytes, why, size);
     if (fd < 0) return false;
-    const bool ok = tp_file_bytes(fd, offset, record, sizeof record) == sizeof record;
+    const bool ok = tp_read_bytes(fd, offset, record, sizeof record) == sizeof record;
     const int error = ok ? 0 : errno;
     close(fd);
     errno = error;

@@ -167,7 +167,7 @@ bool tp__each_line(tp_image_set *X, const char *path,
         tp__fail(X, "%s has %d bytes or more, too many for a list", path, LARGEST_LIST);
     const char *at = b.bytes ? (const char *)b.bytes : "";
     size_t n = b.size;
-    if (!X->why[0] && n && !tp_file_text(&at, &n, why, sizeof why)) tp__fail(X, "%s %s", path, why);
+    if (!X->why[0] && n && !tp_skip_bom(&at, &n, why, sizeof why)) tp__fail(X, "%s %s", path, why);
     for (const char *end = at + n;
          !X->why[0] && next_line(&at, end, line, sizeof line, &too_long);) {
         number++;

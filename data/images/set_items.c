@@ -39,29 +39,6 @@ bool tp__image_set_item(tp_image_set *X, size_t path, int64_t offset, int32_t la
     return X->why[0] == '\0';
 }
 
-/* Skips the leading zeros of a number and counts its digits. */
-static const char *digits_of(const char *name, size_t *n)
-{
-    while (name[0] == '0' && name[1]) name++;
-    *n = strlen(name);
-    return name;
-}
-
-static bool is_number(const char *name)
-{
-    const size_t n = strspn(name, "0123456789");
-    return n > 0 && !name[n];
-}
-
-static int by_value(const void *a, const void *b)
-{
-    size_t n, m;
-    const char *x = digits_of(*(const char *const *)a, &n),
-               *y = digits_of(*(const char *const *)b, &m);
-    const int order = n != m ? (n < m ? -1 : 1) : memcmp(x, y, n);
-    return order ? order : tp__by_bytes(a, b);
-}
-
 bool tp__image_set_sort(tp_image_set *X)
 {
     const size_t n = (size_t)X->classes;
@@ -71,9 +48,9 @@ bool tp__image_set_sort(tp_image_set *X)
     X->numbers = n > 0;
     for (size_t k = 0; k < n; k++) {
         name[k] = X->text + X->class_at[k];
-        X->numbers = X->numbers && is_number(name[k]);
+        X->numbers = X->numbers && tp__is_whole(name[k]);
     }
-    qsort(name, n, sizeof *name, X->numbers ? by_value : tp__by_bytes);
+    qsort(name, n, sizeof *name, X->numbers ? tp__by_value : tp__by_bytes);
     for (size_t k = 0; k < n; k++)
         if (k == 0 || strcmp(name[k - 1], name[k]) != 0)
             X->class_at[kept++] = (size_t)(name[k] - X->text);
@@ -85,11 +62,11 @@ bool tp__image_set_sort(tp_image_set *X)
 int32_t tp__image_set_label(const tp_image_set *X, const char *name)
 {
     int lo = 0, hi = X->classes - 1;
-    if (X->numbers && !is_number(name)) return -1;
+    if (X->numbers && !tp__is_whole(name)) return -1;
     while (lo <= hi) {
         const int mid = (lo + hi) / 2;
         const char *at = X->text + X->class_at[mid];
-        const int order = X->numbers ? by_value(&at, &name) : strcmp(at, name);
+        const int order = X->numbers ? tp__by_value(&at, &name) : strcmp(at, name);
         if (order == 0) return mid;
         if (order < 0)
             lo = mid + 1;

@@ -58,12 +58,12 @@ static const char in_9[CLASSES + 1] =
 
 /* ---- labels ---- */
 
-int tp_test_labels(tp_test_set set)
+int tp_test_set_labels(tp_test_set set)
 {
     return set == TP_TEST_ALL ? CLASSES : set == TP_TEST_9 ? 9 : 200;
 }
 
-int tp_test_label(tp_test_set set, int imagenet)
+int tp_test_set_label(tp_test_set set, int imagenet)
 {
     const char *in = set == TP_TEST_A ? in_a : in_r;
     int label = 0;
@@ -84,11 +84,11 @@ static int likeliest(const float *logits, const char *in)
     return best;
 }
 
-int tp_test_predict(tp_test_set set, const float *logits)
+int tp_test_set_predict(tp_test_set set, const float *logits)
 {
     if (!logits) return 0;
     const char *in = set == TP_TEST_A ? in_a : set == TP_TEST_R ? in_r : NULL;
-    return tp_test_label(set, likeliest(logits, in));
+    return tp_test_set_label(set, likeliest(logits, in));
 }
 
 bool tp_in_top(const float *logits, int64_t classes, int k, const int64_t *labels, int n)
@@ -265,7 +265,7 @@ bool tp_label_lists_read(tp_label_lists *l, const char *path, int64_t classes)
     const char *text = (const char *)b.bytes;
     size_t n = b.size;
     *l = (tp_label_lists){ 0 };
-    done = done && (n == 0 || tp_file_text(&text, &n, why, sizeof why));
+    done = done && (n == 0 || tp_skip_bom(&text, &n, why, sizeof why));
     if (done)
         done = tp_label_lists_parse(l, path, text, n, classes);
     else

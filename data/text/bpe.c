@@ -223,6 +223,13 @@ tp_bpe *tp_bpe_from(const char *name, const char *vocab, const char *merges, con
     char file[3][600];
     static const char *const part[3] = { "vocabulary", "merges", "dictionary" };
     if (!tp_bpe_ok(X)) return X;
+    if (!name || !vocab || !merges) {
+        tp__fail(X, "bpe: NULL was given in place of a %s",
+                 !name    ? "name"
+                 : !vocab ? "vocabulary"
+                          : "list of merges");
+        return X;
+    }
     for (int k = 0; k < 3; k++) snprintf(file[k], sizeof file[k], "%s of %.500s", part[k], name);
     tp__bpe_read(X, (tp_bpe_source){ file[0], vocab }, (tp_bpe_source){ file[1], merges },
                  (tp_bpe_source){ file[2], dict });
@@ -232,9 +239,37 @@ tp_bpe *tp_bpe_from(const char *name, const char *vocab, const char *merges, con
 tp_bpe *tp_bpe_from_json(const char *name, const char *text)
 {
     tp_bpe *X = tp__bpe_new();
-    if (!tp_bpe_ok(X)) return X;
-    tp__bpe_read_json(X, (tp_bpe_source){ name, text });
+    if (tp_bpe_ok(X) && (!name || !text))
+        tp__fail(X, "bpe: NULL was given in place of a %s", name ? "text" : "name");
+    if (tp_bpe_ok(X)) tp__bpe_read_json(X, (tp_bpe_source){ name, text });
     return X;
+}
+
+tp_bpe *tp_bpe_bytes(void)
+{
+    tp_bpe *X = tp__bpe_new();
+    if (!tp_bpe_ok(X) || !tp__bpe_room(X, 257, 0)) return X;
+    for (int b = 0; b < 256; b++) {
+        char name[8];
+        name[tp__utf8_write(tp__bpe_character(b), name)] = '\0';
+        tp__bpe_name(X, b, name);
+    }
+    tp__bpe_name(X, 256, TP_BPE_END_OF_TEXT);
+    tp__bpe_index(X, "bytes"); /* fails if a name found no memory */
+    return X;
+}
+
+int tp_bpe_token_bytes(const tp_bpe *X, int64_t id)
+{
+    const char *name = tp_bpe_token(X, id);
+    int bytes = 0, length;
+    if (!name || tp__bpe_is_special(X, (int32_t)id) || strcmp(name, TP_BPE_END_OF_TEXT) == 0)
+        return 0;
+    for (size_t left = strlen(name); left > 0; left -= (size_t)length, name += length) {
+        const int32_t c = tp__utf8((const uint8_t *)name, left, &length);
+        bytes += tp__bpe_byte(c) < 0 ? length : 1; /* others are decoded as they are */
+    }
+    return bytes;
 }
 
 void tp_bpe_close(tp_bpe *X)

@@ -21,9 +21,9 @@
  *
  *     "tapegrad tokens\n" | order, key, tokens, documents, bytes, unknown, hash, check | ids
  *
- * `order` to `check` have 8 bytes each, ids 2, all in the machine's byte order, which `order`
- * reveals. The check is a hash of the header. A temporary file is written first and renamed when
- * complete. */
+ * `order` to `check` have 8 bytes each, ids 2 or, of a vocabulary beyond 65536, 4, all in the
+ * machine's byte order, which `order` reveals. The check is a hash of the header. A temporary file
+ * is written first and renamed when complete. */
 
 enum { MAGIC = 16, PATH = 4096 };
 static const char magic[MAGIC + 1] = "tapegrad tokens\n";
@@ -76,6 +76,7 @@ static bool key_of(tp_corpus *C, const char *const path[], int paths, uint64_t *
     free(vocab);
     free(merges);
     k.key = tp_hash(tp_hash(k.key, (uint64_t)C->o.end), (uint64_t)C->o.limit);
+    if (C->o.separator) k.key = tp_hash(k.key, (uint64_t)C->end);
     if (!C->why[0]) tp__corpus_files(C, path, paths, true, add_file, &k);
     *key = k.key;
     return !C->why[0];
@@ -89,14 +90,14 @@ static bool find_cache(tp_corpus *C, uint64_t key)
     header h;
     int64_t bytes;
     const char *kind;
-    const int fd = tp_file_regular(C->o.cache, &bytes, &kind);
+    const int fd = tp_open_regular(C->o.cache, &bytes, &kind);
     if (fd < 0) {
         if (kind || errno != ENOENT)
             tp__fail(C, "corpus: the cache %.700s %s%s", C->o.cache,
                      kind ? "is " : "cannot be opened: ", kind ? kind : strerror(errno));
         return false;
     }
-    const size_t n = tp_file_bytes(fd, 0, &h, sizeof h);
+    const size_t n = tp_read_bytes(fd, 0, &h, sizeof h);
     if (n < MAGIC || memcmp(h.magic, magic, MAGIC) != 0)
         tp__fail(C,
                  "corpus: %.700s is not a cache of tokens, so it is not replaced; name "
@@ -104,7 +105,7 @@ static bool find_cache(tp_corpus *C, uint64_t key)
                  C->o.cache);
     const bool found = !C->why[0] && n == sizeof h && h.order == order && h.key == key &&
                        h.check == check_of(&h) && h.tokens > 0 && h.documents > 0 &&
-                       h.tokens < INT64_MAX / 4 && bytes == (int64_t)sizeof h + 2 * h.tokens;
+                       h.tokens < INT64_MAX / 8 && bytes == (int64_t)sizeof h + C->width * h.tokens;
     if (!found) {
         close(fd);
         return false;
@@ -137,14 +138,7 @@ static bool failed(tp_corpus_writer *W, const char *what)
 
 static bool write_all(tp_corpus_writer *W, const void *bytes, size_t n)
 {
-    for (const char *at = bytes; n > 0;) {
-        const ssize_t k = write(W->fd, at, n);
-        if (k < 0 && errno == EINTR) continue;
-        if (k < 0) return failed(W, "written");
-        at += k;
-        n -= (size_t)k;
-    }
-    return true;
+    return tp_write_bytes(W->fd, bytes, n) || failed(W, "written");
 }
 
 /* Begins a new cache beside the old one; NULL: C has failed. */
@@ -158,15 +152,15 @@ static tp_corpus_writer *begin_cache(tp_corpus *C)
     }
     W->C = C;
     W->fd = -1;
-    W->fd = tp_file_temporary(C->o.cache, W->path, PATH);
+    W->fd = tp_open_temporary(C->o.cache, W->path, PATH);
     if (W->fd < 0) failed(W, "created");
     if (W->fd >= 0) write_all(W, &empty, sizeof empty);
     return W;
 }
 
-bool tp__corpus_write(tp_corpus_writer *W, const uint16_t *ids, int64_t n)
+bool tp__corpus_write(tp_corpus_writer *W, const void *ids, size_t bytes)
 {
-    return !W->C->why[0] && write_all(W, ids, (size_t)n * sizeof *ids);
+    return !W->C->why[0] && write_all(W, ids, bytes);
 }
 
 static bool finish(tp_corpus_writer *W, uint64_t key)
@@ -207,18 +201,35 @@ TP_FAILS(tp_corpus, no_corpus, "corpus: out of memory",
 
 /* ---- opening ---- */
 
-static bool check(tp_corpus *C, const tp_bpe *X, int paths)
+const char *tp__corpus_lacks(const tp_corpus *C)
 {
     static const tp_bpe_special needed[] = { TP_BPE_BEGIN, TP_BPE_PAD, TP_BPE_END, TP_BPE_MASK };
+    for (size_t k = 0; k < sizeof needed / sizeof *needed; k++)
+        if (C->special[needed[k]] < 0) return tp_bpe_special_name(needed[k]);
+    return NULL;
+}
+
+/* Finds the special tokens, and the one that ends documents. */
+static bool find_specials(tp_corpus *C, const tp_bpe *X)
+{
+    const char *end = C->o.separator;
+    for (int k = 0; k < TP_BPE_SPECIALS; k++)
+        C->special[k] = tp_bpe_special_id(X, (tp_bpe_special)k);
+    C->end = !end ? C->special[TP_BPE_END] : end[0] ? tp_bpe_id(X, end) : -1;
+    if (end && end[0] && C->end < 0)
+        return tp__fail(C, "corpus: the vocabulary has no token %.200s, which would end documents",
+                        end);
+    const char *lacks = end ? NULL : tp__corpus_lacks(C);
+    return !lacks || tp__fail(C, "corpus: the vocabulary has no token %s", lacks);
+}
+
+static bool check(tp_corpus *C, const tp_bpe *X, int paths)
+{
     if (!tp_bpe_ok(X)) return tp__fail(C, "%s", tp_bpe_why(X));
-    if (tp_bpe_size(X) > TP_CORPUS_IDS)
-        return tp__fail(C, "corpus: the vocabulary has %lld ids, more than %d",
-                        (long long)tp_bpe_size(X), TP_CORPUS_IDS);
-    for (int k = 0; k < 4; k++)
-        if (tp_bpe_special_id(X, needed[k]) < 0)
-            return tp__fail(C, "corpus: the vocabulary has no token %s",
-                            tp_bpe_special_name(needed[k]));
-    if (tp_bpe_size(X) <= TP_BPE_SPECIALS)
+    if (!find_specials(C, X)) return false;
+    C->size = tp_bpe_size(X);
+    C->width = C->size > TP_CORPUS_NARROW ? 4 : 2;
+    if (C->size <= TP_BPE_SPECIALS)
         return tp__fail(C, "corpus: the vocabulary has special tokens only");
     if (!(C->o.held_out < 0.5))
         return tp__fail(C, "corpus: the held-out fraction %g is not below 0.5", C->o.held_out);
@@ -239,8 +250,8 @@ static void fill(tp_corpus *C, const char *const path[], int paths)
         tp__fail(C, "corpus: %.700s%s no text", path[0],
                  paths > 1 ? " and the other paths contain" : " contains");
     if (W) commit_cache(W, key);
-    uint16_t *exact =
-        C->why[0] || !C->ids ? NULL : realloc(C->ids, (size_t)C->tokens * sizeof *exact);
+    unsigned char *exact =
+        C->why[0] || !C->ids ? NULL : realloc(C->ids, (size_t)(C->tokens * C->width));
     if (exact) C->ids = exact;
 }
 
@@ -259,13 +270,10 @@ tp_corpus *tp_corpus_open(const char *const path[], int paths, const tp_bpe *X,
     if (C->o.cache) C->o.cache = C->cache_path = strdup(C->o.cache);
     if (o && o->cache && !C->cache_path)
         tp__fail(C, "corpus: out of memory");
-    else if (check(C, X, paths)) {
-        C->size = tp_bpe_size(X);
-        for (int k = 0; k < TP_BPE_SPECIALS; k++)
-            C->special[k] = tp_bpe_special_id(X, (tp_bpe_special)k);
+    else if (check(C, X, paths))
         fill(C, path, paths);
-    }
     C->vocabulary = NULL;
+    C->o.separator = NULL;
     return C;
 }
 
@@ -302,28 +310,38 @@ int64_t tp_corpus_tokens(const tp_corpus *C, tp_part part)
 }
 
 /* Copies n tokens from a position in the stream. */
-static bool copy(const tp_corpus *C, int64_t at, int64_t n, uint16_t *to, char *why, size_t size)
+static bool copy(const tp_corpus *C, int64_t at, int64_t n, int32_t *to, char *why, size_t size)
 {
-    if (C->ids) {
-        memcpy(to, C->ids + at, (size_t)n * sizeof *to);
-        return true;
-    }
-    const size_t bytes = (size_t)n * sizeof *to;
-    if (tp_file_bytes(C->cache, C->ids_at + at * (int64_t)sizeof *to, to, bytes) < bytes) {
+    const size_t bytes = (size_t)(n * C->width);
+    unsigned char *stored =
+        (unsigned char *)to + (size_t)n * sizeof *to - bytes; /* the last part */
+    if (C->ids)
+        memcpy(stored, C->ids + at * C->width, bytes);
+    else if (tp_read_bytes(C->cache, C->ids_at + at * C->width, stored, bytes) < bytes) {
         snprintf(why, size, "corpus: %.700s cannot be read or has become shorter; remove it",
                  C->o.cache);
         return false;
     }
-    for (int64_t i = 0; i < n; i++)
-        if (to[i] >= C->size) {
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t narrow;
+        int32_t id;
+        if (C->width == 2) {
+            memcpy(&narrow, stored + 2 * i, sizeof narrow);
+            id = narrow;
+        } else {
+            memcpy(&id, stored + 4 * i, sizeof id);
+        }
+        if (!C->ids && (id < 0 || id >= C->size)) {
             snprintf(why, size, "corpus: %.700s is damaged: it has the id %d; remove it",
-                     C->o.cache, to[i]);
+                     C->o.cache, id);
             return false;
         }
+        to[i] = id; /* before the next stored one */
+    }
     return true;
 }
 
-bool tp_corpus_read(const tp_corpus *C, tp_part part, int64_t first, int64_t n, uint16_t *ids,
+bool tp_corpus_read(const tp_corpus *C, tp_part part, int64_t first, int64_t n, int32_t *ids,
                     char *why, size_t size)
 {
     if (!C) {
@@ -368,7 +386,7 @@ uint64_t tp_corpus_hash(const tp_corpus *C)
 }
 int64_t tp_corpus_unknown(const tp_corpus *C)
 {
-    return C->unknown;
+    return C ? C->unknown : 0;
 }
 bool tp_corpus_was_cached(const tp_corpus *C)
 {

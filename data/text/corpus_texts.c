@@ -108,10 +108,10 @@ typedef struct job {
     size_t n;
     piece *piece;
     size_t pieces, piece_room;
-    uint16_t *ids;
+    int32_t *ids;
     size_t count, room;
     bool failed;
-    int32_t end; /* the id of </s> */
+    int32_t end; /* the id that ends a document, or -1 */
     pthread_t thread;
     bool started;
 } job;
@@ -149,30 +149,42 @@ static void *tokenise(void *env)
             j->failed = true;
             break;
         }
-        for (int64_t i = 0; i < n; i++) j->ids[j->count++] = (uint16_t)ids[i];
-        if (p->last) j->ids[j->count++] = (uint16_t)j->end;
+        memcpy(j->ids + j->count, ids, (size_t)n * sizeof *ids);
+        j->count += (size_t)n;
+        if (p->last && j->end >= 0) j->ids[j->count++] = j->end;
         begin = p->end;
     }
     return NULL;
 }
 
-static bool append(reader *r, const job *j)
+/* Stores the ids of a job with the corpus's width, in place. */
+static void narrow(job *j, int width)
+{
+    unsigned char *to = (unsigned char *)j->ids;
+    for (size_t i = 0; i < j->count && width == 2; i++) {
+        const uint16_t id = (uint16_t)j->ids[i];
+        memcpy(to + 2 * i, &id, sizeof id);
+    }
+}
+
+static bool append(reader *r, job *j)
 {
     tp_corpus *C = r->C;
     uint64_t hash = C->hash;
     if (j->failed) return no_memory(r);
     if (j->count == 0) return true;
     for (size_t i = 0; i < j->count; i++) {
-        hash = tp_hash(hash, j->ids[i]);
+        hash = tp_hash(hash, (uint64_t)j->ids[i]);
         C->unknown += j->ids[i] == C->special[TP_BPE_UNKNOWN];
     }
     C->hash = hash;
+    narrow(j, C->width);
+    const size_t bytes = j->count * (size_t)C->width, before = (size_t)(C->tokens * C->width);
     if (r->W) {
-        if (!tp__corpus_write(r->W, j->ids, (int64_t)j->count)) return false;
+        if (!tp__corpus_write(r->W, j->ids, bytes)) return false;
     } else {
-        if (!tp_reserve(&C->ids, &C->room, (size_t)C->tokens, j->count, sizeof *C->ids))
-            return no_memory(r);
-        memcpy(C->ids + C->tokens, j->ids, j->count * sizeof *j->ids);
+        if (!tp_reserve(&C->ids, &C->room, before, bytes, 1)) return no_memory(r);
+        memcpy(C->ids + before, j->ids, bytes);
     }
     C->tokens += (int64_t)j->count;
     return true;
@@ -289,7 +301,7 @@ static bool is_text(reader *r, const char **bytes, size_t *n)
         snprintf(why, sizeof why, "has a zero byte at offset %lld: it is not text in UTF-8",
                  (long long)(r->taken + (zero - begin)));
     else if (!r->taken)
-        done = tp_file_text(bytes, n, why, sizeof why);
+        done = tp_skip_bom(bytes, n, why, sizeof why);
     r->C->bytes += *bytes - begin;
     r->taken += *bytes - begin + (int64_t)*n;
     return done || tp__fail(r->C, "corpus: %.700s%s%.300s %s", f->path, f->bytes ? ": " : "",
@@ -330,7 +342,7 @@ static bool begin(reader *r)
     for (int k = 0; fits && k < r->jobs; k++) {
         r->job[k].coder = tp_bpe_coder_new(r->C->vocabulary);
         r->job[k].text = malloc(TEXT);
-        r->job[k].end = r->C->special[TP_BPE_END];
+        r->job[k].end = r->C->end;
         fits = r->job[k].coder && r->job[k].text;
     }
     return fits || no_memory(r);

@@ -1,29 +1,26 @@
 /* mlm.c - batches for masked language modelling.
  *
- * Sequence i of a part has tokens i m to (i + 1) m - 1, m = length - 2. The order of an epoch is a
- * permutation that is computed, not stored, so it needs no memory at any length: a Feistel network
- * on the numbers below 4^h >= n, repeated until the result is below n. */
+ * Sequence i of a part has tokens i m to (i + 1) m - 1, m = length - 2. */
 #include <math.h>
 #include <tapegrad/mlm.h>
 #include <tapegrad/random.h>
 
 #include "corpus.h"
+#include "epoch_order.h"
 
-enum { WHY = 1100, ROUNDS = 6 };
+enum { WHY = 1100 };
 
 typedef struct state {
     const tp_corpus *C;
-    tp_mlm_opts o;
+    tp_mlm_loader_opts o;
     int64_t tokens, m; /* of the part; of a sequence */
     int64_t sequences;
-    int64_t rows;  /* sequences of a batch: `batch`, or all if there are fewer */
-    int64_t most;  /* `padded`: rows of a sequence */
-    int64_t keyed; /* the epoch that `key` orders, or -1 */
-    uint64_t key[ROUNDS];
-    int half; /* h */
+    int64_t rows; /* sequences of a batch: `batch`, or all if there are fewer */
+    int64_t most; /* `padded`: rows of a sequence */
+    tp_epoch_order order;
     /* Scratch of finish: the loader has no workers. */
     int32_t *place;   /* [m]: positions that may be targets */
-    uint16_t *stream; /* [m] */
+    int32_t *stream;  /* [m] */
     uint8_t *special; /* [vocabulary] */
     int64_t targets;  /* of the last fed batch */
 } state;
@@ -33,43 +30,11 @@ typedef struct slot {
     int32_t *ids, *row, *target; /* [batch,length] */
 } slot;
 
-/* ---- the order of an epoch ---- */
-
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-static void key_epoch(state *S, int64_t epoch)
-{
-    tp_random r = tp_random_stream(S->o.seed, "mlm order", 0, (uint64_t)epoch);
-    for (int k = 0; k < ROUNDS; k++) {
-        const uint64_t high = tp_random_word(&r);
-        S->key[k] = high << 32 | tp_random_word(&r);
-    }
-    S->keyed = epoch;
-}
-
-/* Returns the sequence at a position of an epoch. */
+/* The sequence at a position of an epoch. */
 static int64_t sequence_at(void *of, int64_t epoch, int64_t place)
 {
     state *S = of;
-    if (!S->o.train || S->half == 0) return place;
-    if (S->keyed != epoch) key_epoch(S, epoch);
-    const uint64_t mask = ((uint64_t)1 << S->half) - 1;
-    uint64_t x = (uint64_t)place;
-    do {
-        uint64_t left = x >> S->half, right = x & mask;
-        for (int k = 0; k < ROUNDS; k++) {
-            const uint64_t next = left ^ (mix(right ^ S->key[k]) & mask);
-            left = right;
-            right = next;
-        }
-        x = left << S->half | right;
-    } while (x >= (uint64_t)S->sequences);
-    return (int64_t)x;
+    return S->o.train ? tp__epoch_order_at(&S->order, epoch, place) : place;
 }
 
 /* ---- masks ---- */
@@ -199,9 +164,9 @@ static void slot_new(tp_loader *L, const void *of, void *at)
     const state *S = of;
     slot *s = at;
     const int64_t ids = S->rows * S->o.length;
-    s->ids = tp_loader_memory(L, ids, sizeof *s->ids);
-    s->row = tp_loader_memory(L, ids, sizeof *s->row);
-    s->target = tp_loader_memory(L, ids, sizeof *s->target);
+    s->ids = tp_loader_alloc(L, ids, sizeof *s->ids);
+    s->row = tp_loader_alloc(L, ids, sizeof *s->row);
+    s->target = tp_loader_alloc(L, ids, sizeof *s->target);
 }
 
 static const tp_loader_kind masked = { .name = "sequences",
@@ -216,8 +181,13 @@ static const tp_loader_kind masked = { .name = "sequences",
 
 static bool check(tp_loader *L, const state *S)
 {
-    const tp_mlm_opts *o = &S->o;
+    const tp_mlm_loader_opts *o = &S->o;
     if (!tp_corpus_ok(S->C)) return tp_loader_fail(L, TP_E_IO, "%s", tp_corpus_why(S->C));
+    if (S->C->end != S->C->special[TP_BPE_END] || tp__corpus_lacks(S->C))
+        return tp_loader_fail(
+            L, TP_E_VALUE,
+            "mlm: the corpus was opened with a separator of its own; open it "
+            "without one, with a vocabulary that has <s>, <pad>, </s> and <mask>");
     if (o->length < 3 || o->batch < 1 || o->batch > INT32_MAX / o->length)
         return tp_loader_fail(
             L, TP_E_VALUE,
@@ -235,14 +205,14 @@ static bool check(tp_loader *L, const state *S)
 /* Divides the part into sequences. */
 static bool divide(tp_loader *L, state *S)
 {
-    const tp_mlm_opts *o = &S->o;
+    const tp_mlm_loader_opts *o = &S->o;
     const int64_t least = o->train ? o->batch * tp_share_parts(o->share) : 1;
     S->m = o->length - 2;
     S->tokens = tp_corpus_tokens(S->C, o->part);
     S->sequences = o->train ? S->tokens / S->m : (S->tokens + S->m - 1) / S->m;
     S->rows = S->sequences < o->batch ? S->sequences : o->batch;
     S->most = (int64_t)ceil(o->rate * (double)S->m);
-    while ((int64_t)1 << (2 * S->half) < S->sequences) S->half++;
+    S->order = tp__epoch_order_of(S->sequences, o->seed, "mlm order");
     return S->sequences >= least ||
            tp_loader_fail(
                L, TP_E_VALUE,
@@ -254,21 +224,21 @@ static bool divide(tp_loader *L, state *S)
 
 static bool allocate(tp_loader *L, state *S)
 {
-    S->place = tp_loader_memory(L, S->m, sizeof *S->place);
-    S->stream = tp_loader_memory(L, S->m, sizeof *S->stream);
-    S->special = tp_loader_memory(L, S->C->size, 1);
+    S->place = tp_loader_alloc(L, S->m, sizeof *S->place);
+    S->stream = tp_loader_alloc(L, S->m, sizeof *S->stream);
+    S->special = tp_loader_alloc(L, S->C->size, 1);
     for (int k = 0; S->special && k < TP_BPE_SPECIALS; k++)
         if (S->C->special[k] >= 0) S->special[S->C->special[k]] = 1;
     return S->special != NULL;
 }
 
-tp_loader *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o)
+tp_loader *tp_mlm_loader_new(const tp_corpus *C, const tp_mlm_loader_opts *o)
 {
     if (!C) return NULL;
     tp_loader *L = tp_loader_new(&masked);
     state *S = tp_loader_state(L, &masked);
     if (!S) return L;
-    *S = (state){ .C = C, .o = *o, .keyed = -1 };
+    *S = (state){ .C = C, .o = *o };
     if (S->o.rate == 0) S->o.rate = 0.15;
     if (check(L, S) && divide(L, S) && allocate(L, S))
         tp_loader_open(
@@ -279,18 +249,18 @@ tp_loader *tp_mlm_new(const tp_corpus *C, const tp_mlm_opts *o)
     return L;
 }
 
-bool tp_mlm_next(tp_loader *L, tp_mlm_batch *b)
+bool tp_mlm_loader_next(tp_loader *L, tp_mlm_batch *b)
 {
     return tp_loader_take(L, &masked, b, sizeof *b);
 }
 
-int64_t tp_mlm_sequences(const tp_loader *L)
+int64_t tp_mlm_loader_sequences(const tp_loader *L)
 {
     const state *S = tp_loader_state(L, &masked);
     return S ? S->sequences : 0;
 }
 
-int64_t tp_mlm_targets(const tp_loader *L)
+int64_t tp_mlm_loader_targets(const tp_loader *L)
 {
     const state *S = tp_loader_state(L, &masked);
     return S ? S->targets : 0;

@@ -56,7 +56,7 @@ static bool check(tp_text *X, const char *name, const uint8_t **bytes, int64_t *
     size_t left = (size_t)*n;
     char why[200];
     if ((o->vocab ? o->vocab->style : o->style) == TP_TEXT_BYTES) return true;
-    if (!tp_file_text(&text, &left, why, sizeof why)) {
+    if (!tp_skip_bom(&text, &left, why, sizeof why)) {
         tp__fail(X, "text %.480s %s%s", name, why,
                  o->vocab ? "" : "; the style 'bytes' takes any file");
         return false;
@@ -200,7 +200,7 @@ const int16_t *tp_text_ids(const tp_text *X, tp_part part, int64_t *n)
 
 int64_t tp_text_unknown(const tp_text *X, tp_part part)
 {
-    return X->unknown[part];
+    return X ? X->unknown[part] : 0;
 }
 
 /* ---- batches of contiguous streams from one long sequence of token ids ----
@@ -217,20 +217,21 @@ int64_t tp_text_unknown(const tp_text *X, tp_part part)
 
 enum { PAD = 1, NOT_COUNTED = -1 };
 
-struct tp_bytes {
+struct tp_streams {
     const int16_t *ids;
     int64_t length, batch, tokens, blocks; /* blocks: of each stream */
     int64_t streams, first;                /* of all processes; the first of this one */
     int64_t position;
     int32_t pad; /* follows the last token; txl has no <pad>, and perhaps only one symbol */
     bool all_targets;
-    int32_t *x, *y; /* [B,M], for tp_bytes_next */
+    int32_t *x, *y; /* [B,M], for tp_streams_next */
     char why[TP_WHY];
 };
 
-TP_FAILS(tp_bytes, no_bytes, "batches: out of memory", "bytes: NULL was given in place of a reader")
+TP_FAILS(tp_streams, no_streams, "batches: out of memory",
+         "streams: NULL was given in place of a reader")
 
-static void check_size(tp_bytes *S, const tp_text *X, tp_part part, tp_share share)
+static void check_size(tp_streams *S, const tp_text *X, tp_part part, tp_share share)
 {
     static const char *const split[] = { "training", "validation", "test" };
     const long long n = S->length, B = S->batch, M = S->tokens, all = S->streams;
@@ -247,11 +248,11 @@ static void check_size(tp_bytes *S, const tp_text *X, tp_part part, tp_share sha
                  split[part], n, all, M);
 }
 
-tp_bytes *tp_bytes_new(const tp_text *X, tp_part part, const tp_bytes_opts *o)
+tp_streams *tp_streams_new(const tp_text *X, tp_part part, const tp_streams_opts *o)
 {
     if (!X) return NULL;
-    tp_bytes *S = calloc(1, sizeof *S);
-    if (!S) return &no_bytes;
+    tp_streams *S = calloc(1, sizeof *S);
+    if (!S) return &no_streams;
     S->ids = tp_text_ids(X, part, &S->length);
     S->batch = o->batch;
     S->tokens = o->tokens;
@@ -273,37 +274,37 @@ tp_bytes *tp_bytes_new(const tp_text *X, tp_part part, const tp_bytes_opts *o)
     return S;
 }
 
-void tp_bytes_free(tp_bytes *S)
+void tp_streams_free(tp_streams *S)
 {
-    if (!S || S == &no_bytes) return;
+    if (!S || S == &no_streams) return;
     free(S->x);
     free(S->y);
     free(S);
 }
 
-int64_t tp_bytes_steps(const tp_bytes *S)
+int64_t tp_streams_steps(const tp_streams *S)
 {
     if (!S) return 0;
     return S->blocks;
 }
-int64_t tp_bytes_position(const tp_bytes *S)
+int64_t tp_streams_position(const tp_streams *S)
 {
     if (!S) return 0;
     return S->position;
 }
 
-void tp_bytes_seek(tp_bytes *S, int64_t position)
+void tp_streams_seek(tp_streams *S, int64_t position)
 {
     if (!S) return;
     const int64_t most = INT64_C(1) << 60; /* positions must not overflow 64 bits */
-    if (S == &no_bytes) return;
+    if (S == &no_streams) return;
     S->position = position < 0 ? 0 : position > most ? most : position;
 }
 
-bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y)
+bool tp_streams_next_host(tp_streams *S, int32_t *x, int32_t *y)
 {
     if (!S) return false;
-    if (!tp_bytes_ok(S)) return false;
+    if (!tp_streams_ok(S)) return false;
     const int64_t M = S->tokens, step = S->position++ % S->blocks;
     for (int64_t b = 0; b < S->batch; b++) {
         const int64_t first = ((S->first + b) * S->blocks + step) * M;
@@ -317,17 +318,17 @@ bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y)
     return true;
 }
 
-void tp_bytes_next(tp_bytes *S, tp_tape *T, tp_tensor *x, tp_tensor *y)
+void tp_streams_next(tp_streams *S, tp_tape *T, tp_tensor *x, tp_tensor *y)
 {
     if (!S) {
-        tp_raise_here(T, TP_E_STATE, "bytes_next: NULL was given in place of a text");
+        tp_raise_here(T, TP_E_STATE, "streams_next: NULL was given in place of a text");
         return;
     }
-    if (!tp_bytes_ok(S)) {
+    if (!tp_streams_ok(S)) {
         *x = *y = tp_raise(T, TP_E_VALUE, "%s", S->why);
         return;
     }
-    tp_bytes_next_host(S, S->x, S->y);
+    tp_streams_next_host(S, S->x, S->y);
     *x = tp_from(T, TP_I32, TP_SHAPE(S->batch, S->tokens), S->x);
     *y = tp_from(T, TP_I32, TP_SHAPE(S->batch, S->tokens), S->y);
 }

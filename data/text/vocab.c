@@ -74,6 +74,7 @@ static void finish(tp_vocab *v)
 
 bool tp_vocab_knows(const tp_vocab *v, uint8_t byte)
 {
+    if (!v) return false;
     const int16_t id = v->id[byte];
     if (v->style == TP_TEXT_TXL) return id >= 0 || byte == '\n';
     return v->style == TP_TEXT_BYTES || id != UNKNOWN;
