@@ -33,7 +33,7 @@ bool tp_detector_at(int i, tp_detector_row *row)
 {
     const tp_detector_kind *kind;
     const char *backbone;
-    for (int k = 0; i >= 0 && (kind = tp_detector_kind_at(k)); k++)
+    for (int k = 0; row && i >= 0 && (kind = tp_detector_kind_at(k)); k++)
         for (int b = 0; (backbone = tp_backbone_known(b)); b++) {
             if (i-- > 0) continue;
             *row = (tp_detector_row){ .kind = kind };
@@ -206,7 +206,7 @@ void tp_detector_init(tp_params *P, tp_detector *m, const char *name, const tp_d
     }
     *m = (tp_detector){ .kind = c->kind };
     if (!c->kind) tp_params_raise(P, TP_E_VALUE, "no detector has been chosen");
-    m->module = c->kind ? tp_params_room(P, c->kind->size) : NULL;
+    m->module = c->kind ? tp_params_alloc(P, c->kind->size) : NULL;
     if (m->module) c->kind->init(P, m->module, name, &c->at);
 }
 
@@ -222,6 +222,14 @@ bool tp_detector_load_backbone(tp_params *P, const tp_detector *m, const char *p
     if (!done) snprintf(why, size, "%s", tp_file_ok(F) ? tp_params_why(P) : tp_file_why(F));
     tp_file_close(F);
     return done;
+}
+
+bool tp_detector_redraw(tp_params *P, const tp_detector *m, uint64_t seed, uint64_t draw)
+{
+    if (!tp_params_want_module(P, m, "detector") || !m->module) return false;
+    const tp_backbone *b = m->kind->backbone(m->module);
+    const tp_model *model = b->cfg.model.model;
+    return model->redraw ? model->redraw(P, b->module, seed, draw) : tp_params_ok(P);
 }
 
 bool tp_detector_fuse(tp_params *P, tp_detector *m)

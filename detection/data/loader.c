@@ -13,11 +13,13 @@ enum { SMALLEST = 32, MOST_MULTIPLE = 4096 };
 typedef struct state {
     tp_object_source source;
     tp_object_loader_opts o;
-    int64_t *used, images; /* positions of the images in use, increasing */
-    bool *wide;            /* [images] */
-    int64_t *batches;      /* [images]: an order cut into batches */
-    int64_t global;        /* images of a batch, of all processes that share it */
-    int64_t *left;         /* [2,global]: images waiting for a full batch of their shape */
+    int64_t *used, images;      /* positions of the images in use, increasing */
+    bool *wide;                 /* [images] */
+    int64_t length;             /* images of an epoch */
+    int64_t *batches;           /* [length]: an order cut into batches */
+    tp_example_sampler sampler; /* the caller's, of images in use */
+    int64_t global;             /* images of a batch, of all processes that share it */
+    int64_t *left;              /* [2,global]: images waiting for a full batch of their shape */
     tp_coco_tally noted;
 } state;
 
@@ -36,12 +38,12 @@ static void slot_new(tp_loader *L, const void *of, void *at)
 {
     slot *s = at;
     const int64_t B = ((const state *)of)->o.batch;
-    s->size = tp_loader_memory(L, B, sizeof *s->size);
-    s->original = tp_loader_memory(L, B, sizeof *s->original);
-    s->image = tp_loader_memory(L, B, sizeof *s->image);
-    s->objects = tp_loader_memory(L, B, sizeof *s->objects);
-    s->rooms = tp_loader_memory(L, B, sizeof *s->rooms);
-    s->seen = tp_loader_memory(L, B, sizeof *s->seen);
+    s->size = tp_loader_alloc(L, B, sizeof *s->size);
+    s->original = tp_loader_alloc(L, B, sizeof *s->original);
+    s->image = tp_loader_alloc(L, B, sizeof *s->image);
+    s->objects = tp_loader_alloc(L, B, sizeof *s->objects);
+    s->rooms = tp_loader_alloc(L, B, sizeof *s->rooms);
+    s->seen = tp_loader_alloc(L, B, sizeof *s->seen);
 }
 
 static void slot_free(const void *of, void *at)
@@ -59,13 +61,13 @@ static void work_free(void *work)
 }
 
 /* Cuts the permutation into batches of one shape, each added as soon as it is full. */
-static void cut(void *of, int64_t *order)
+static void cut(void *of, int64_t *order, int64_t n)
 {
     const state *S = of;
-    const int64_t B = S->global, steps = S->images / B;
+    const int64_t B = S->global, steps = n / B;
     int64_t waiting[2] = { 0, 0 }, done = 0, rest = 0;
     if (!S->o.train) return;
-    for (int64_t i = 0; i < S->images; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const int shape = S->wide[order[i]];
         S->left[shape * B + waiting[shape]++] = order[i];
         if (waiting[shape] < B) continue;
@@ -77,6 +79,36 @@ static void cut(void *of, int64_t *order)
         for (int64_t k = 0; k < waiting[shape] && done < steps && rest < B; k++)
             S->batches[done * B + rest++] = S->left[shape * B + k];
     memcpy(order, S->batches, (size_t)(steps * B) * sizeof *order);
+}
+
+/* The first image in use at position i or behind it; beyond the last one, the first of all. */
+static int64_t number_from(const state *S, int64_t i)
+{
+    int64_t low = 0, high = S->images;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (S->used[middle] < i)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < S->images ? low : 0;
+}
+
+/* The order of the caller's sampler, which knows all images of the annotations. */
+static const char *sample(const void *of, const tp_epoch *s, tp_random *r, int64_t *order)
+{
+    const state *S = of;
+    const tp_example_sampler *by = S->o.sampler;
+    tp_epoch all = *s;
+    all.count = tp_coco_images(S->source.coco);
+    const char *why = by->order(by->env, &all, r, order);
+    for (int64_t i = 0; !why && i < s->length; i++)
+        if (order[i] >= 0 && order[i] < all.count)
+            order[i] = number_from(S, order[i]);
+        else
+            why = "its order has a number beyond the images of the annotations";
+    return why;
 }
 
 /* ---- one image ---- */
@@ -282,10 +314,9 @@ static bool choose_images(tp_loader *L, state *S)
 {
     const int64_t all = tp_coco_images(S->source.coco);
     S->global = S->o.batch * tp_share_parts(S->o.share);
-    S->used = tp_loader_memory(L, all, sizeof *S->used);
-    S->wide = tp_loader_memory(L, all, sizeof *S->wide);
-    S->batches = tp_loader_memory(L, all, sizeof *S->batches);
-    if (!S->batches) return false;
+    S->used = tp_loader_alloc(L, all, sizeof *S->used);
+    S->wide = tp_loader_alloc(L, all, sizeof *S->wide);
+    if (!S->wide) return false;
     for (int64_t i = 0; i < all; i++) {
         const tp_coco_image *image = tp_coco_image_at(S->source.coco, i);
         if (!image_counts(S, image)) continue;
@@ -297,21 +328,26 @@ static bool choose_images(tp_loader *L, state *S)
         return tp_loader_fail(L, TP_E_VALUE, "none of the %lld images has an object %s",
                               (long long)all,
                               S->o.masks ? "with a mask to learn from" : "that is no crowd");
+    const tp_example_sampler *by = S->o.sampler;
+    S->length = by && by->length > 0 ? by->length : S->images;
     if (!S->o.train) return true;
-    if (S->images < S->global)
+    if (S->length < S->global)
         return tp_loader_fail(
             L, TP_E_VALUE,
             "%lld images with objects (of %lld) do not fill a batch of %lld: lower the batch",
-            (long long)S->images, (long long)all, (long long)S->global);
-    S->left = tp_loader_memory(L, 2 * S->global, sizeof *S->left);
-    return S->left != NULL;
+            (long long)S->length, (long long)all, (long long)S->global);
+    S->left = tp_loader_alloc(L, 2 * S->global, sizeof *S->left);
+    S->batches = S->left ? tp_loader_alloc(L, S->length, sizeof *S->batches) : NULL;
+    return S->batches != NULL;
 }
 
 /* Opens the loader with the images in use, some of them known to be missing. */
-static void open_used(tp_loader *L, const state *S)
+static void open_used(tp_loader *L, state *S)
 {
     const tp_object_loader_opts *o = &S->o;
-    bool *missing = o->missing ? tp_loader_memory(L, S->images, sizeof *missing) : NULL;
+    const bool sampled = o->sampler && o->sampler->order;
+    if (sampled) S->sampler = (tp_example_sampler){ sample, S, o->sampler->length };
+    bool *missing = o->missing ? tp_loader_alloc(L, S->images, sizeof *missing) : NULL;
     for (int64_t i = 0; missing && i < S->images; i++) missing[i] = o->missing[S->used[i]];
     tp_loader_open(L, &(tp_loader_examples){ .count = S->images, .missing = missing },
                    &(tp_loader_opts){ .batch = o->batch,
@@ -322,6 +358,7 @@ static void open_used(tp_loader *L, const state *S)
                                       .strict = !o->bad,
                                       .bad = o->bad,
                                       .env = o->env,
+                                      .sampler = sampled ? &S->sampler : o->sampler,
                                       .share = o->share });
 }
 
@@ -369,15 +406,8 @@ const tp_coco_tally *tp_object_loader_noted(const tp_loader *L)
 bool tp_object_loader_unread(tp_loader *L, int64_t i)
 {
     const state *S = tp_loader_state(L, &objects);
-    int64_t low = 0, high = S ? S->images : 0;
-    while (low < high) {
-        const int64_t middle = (low + high) / 2;
-        if (S->used[middle] < i)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return S && low < S->images && S->used[low] == i && tp_loader_is_bad(L, low);
+    const int64_t at = S && S->images > 0 ? number_from(S, i) : 0;
+    return S && S->images > 0 && S->used[at] == i && tp_loader_is_bad(L, at);
 }
 
 void tp_object_loader_largest(const tp_loader *L, int64_t size[2])

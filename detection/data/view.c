@@ -49,6 +49,10 @@ int64_t tp_object_source_look(const tp_object_source *s, bool with_objects, bool
 {
     int64_t n = 0;
     char path[PATH], reason[512];
+    if (!s || !missing) {
+        snprintf(why, size, "NULL was given in place of %s", s ? "a list" : "a source");
+        return -1;
+    }
     for (int64_t i = 0; i < tp_coco_images(s->coco); i++) {
         const tp_coco_image *image = tp_coco_image_at(s->coco, i);
         missing[i] = false;
@@ -145,7 +149,7 @@ tp_corners tp_view_box(const tp_object_view *v, const double box[4])
 
 void tp_view_outline(const tp_object_view *v, const double *xy, int64_t n, double *out)
 {
-    for (int64_t k = 0; k + 1 < n; k += 2) {
+    for (int64_t k = 0; v && xy && out && k + 1 < n; k += 2) {
         out[k] = view_x(v, xy[k]);
         out[k + 1] = view_y(v, xy[k + 1]);
     }
@@ -159,6 +163,7 @@ static int64_t nearest(const tp_object_view *v, int64_t i, int64_t n, int64_t m)
 
 bool tp_view_mask(const tp_object_view *v, const tp_rle *in, tp_rle *out)
 {
+    if (!v || !in || !out) return false;
     const int64_t h = v->to[0], w = v->to[1];
     uint8_t *from = malloc((size_t)(in->height * in->width)), *to = malloc((size_t)(h * w));
     bool done = from && to;
@@ -180,7 +185,7 @@ const tp_pixel_scale tp_pixels_imagenet = { { 123.675f, 116.28f, 103.53f },
 
 int64_t tp_padded_side(int64_t n, int64_t multiple)
 {
-    return (n + multiple - 1) / multiple * multiple;
+    return multiple > 0 ? (n + multiple - 1) / multiple * multiple : n;
 }
 
 void tp_view_floats(const tp_image *p, const tp_pixel_scale *scale, int64_t height, int64_t width,

@@ -178,7 +178,7 @@ static void permute(int64_t *order, int64_t n, tp_random *r)
 }
 
 /* Takes k of n elements of list. */
-static void take(const tp_sampler *s, const int64_t *list, int64_t n, int64_t k,
+static void take(const tp_box_sampler *s, const int64_t *list, int64_t n, int64_t k,
                  const int64_t *order, int64_t *to)
 {
     for (int64_t i = 0; i < k; i++) {
@@ -189,8 +189,8 @@ static void take(const tp_sampler *s, const int64_t *list, int64_t n, int64_t k,
     }
 }
 
-int64_t tp_sample(const tp_sampler *s, const int *label, int64_t n, int background, tp_random *r,
-                  int64_t *index, int64_t *objects)
+int64_t tp_sample_boxes(const tp_box_sampler *s, const int *label, int64_t n, int background,
+                        tp_random *r, int64_t *index, int64_t *objects)
 {
     if (!s) return 0;
     int64_t *list[2], count[2] = { 0, 0 };

@@ -83,7 +83,7 @@ int64_t tp_nms(const tp_corners *box, const double *score, const int64_t *group,
     return kept;
 }
 
-int64_t tp_top(const double *score, int64_t n, int64_t k, int64_t *index)
+int64_t tp_top_scores(const double *score, int64_t n, int64_t k, int64_t *index)
 {
     if (!score) return 0;
     ranked *r = rank(NULL, score, NULL, n);

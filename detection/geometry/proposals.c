@@ -87,7 +87,7 @@ static int64_t finish(const tp_select_cfg *c, const pool *p, tp_found *out)
 static int64_t *best_of(const double *score, int64_t n, int64_t k, int64_t *count)
 {
     int64_t *index = malloc(((size_t)n + 1) * sizeof *index);
-    *count = index ? tp_top(score, n, k, index) : -1;
+    *count = index ? tp_top_scores(score, n, k, index) : -1;
     if (*count >= 0) return index;
     free(index);
     return NULL;
@@ -259,8 +259,8 @@ int64_t tp_select_boxes(const tp_select_cfg *c, const tp_corners *proposal, cons
 
 /* ---- after selection ---- */
 
-int64_t tp_to_original(tp_found *found, int64_t n, const int64_t resized[2],
-                       const int64_t original[2])
+int64_t tp_found_to_original(tp_found *found, int64_t n, const int64_t resized[2],
+                             const int64_t original[2])
 {
     if (!found) return 0;
     const double y = (double)original[0] / (double)resized[0],
@@ -302,7 +302,7 @@ void tp_detected_to_original(tp_detected *d, const int64_t resized[2], const int
     int64_t kept = 0;
     for (int64_t i = 0; i < d->n; i++) {
         tp_found f = d->found[i];
-        if (!tp_to_original(&f, 1, resized, original)) continue;
+        if (!tp_found_to_original(&f, 1, resized, original)) continue;
         d->found[kept] = f;
         if (d->mask && kept < i)
             memcpy(d->mask + (size_t)kept * mask, d->mask + (size_t)i * mask,

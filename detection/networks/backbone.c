@@ -97,7 +97,7 @@ void tp_backbone_init(tp_params *P, tp_backbone *m, const char *name, const tp_b
         tp_params_raise(P, TP_E_VALUE, "backbone: %s", why);
         return;
     }
-    m->module = tp_params_room(P, model->size);
+    m->module = tp_params_alloc(P, model->size);
     m->path = tp_push(P, name);
     tp_pop(P);
     if (!m->module) return;

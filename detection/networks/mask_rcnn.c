@@ -268,6 +268,11 @@ static const tp_detector_figures figures[] = {
     { "vil-base", 76.1, 384.4 },
     { "resnet18", 31.2, 0 },
     { "resnet50", 44.2, 0 },
+    { "resnet101", 63.2, 0 },
+    { "pvt-tiny", 32.9, 0 },
+    { "pvt-small", 44.1, 0 },
+    { "pvt-medium", 63.9, 0 },
+    { "pvt-large", 81.0, 0 },
     { 0 },
 };
 

@@ -69,7 +69,7 @@ static bool sample(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detection_in 
                    const tp_objects *o, scratch *s, tp_regions *to)
 {
     const int background = (int)c->box.classes;
-    const tp_sampler sampler = { c->samples, c->positive, in->sampling, { NULL, NULL } };
+    const tp_box_sampler sampler = { c->samples, c->positive, in->sampling, { NULL, NULL } };
     int64_t positive;
     tp_corners_iou_all(o->box, o->n, s->box, s->n, s->iou);
     tp_match(&c->matcher, s->iou, o->n, s->n, s->match, s->label);
@@ -78,7 +78,7 @@ static bool sample(tp_tape *T, const tp_mask_rcnn_cfg *c, const tp_detection_in 
                       : s->label[i] == 0 ? background
                                          : -1;
     const int64_t n =
-        tp_sample(&sampler, s->label, s->n, background, in->random, s->index, &positive);
+        tp_sample_boxes(&sampler, s->label, s->n, background, in->random, s->index, &positive);
     for (int64_t i = 0; i < n; i++, to->n++) {
         to->box[to->n] = s->box[s->index[i]];
         to->category[to->n] = s->label[s->index[i]];

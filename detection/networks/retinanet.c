@@ -331,10 +331,12 @@ static const char *const terms[] = { "loss_cls", "loss_box_reg", NULL };
 
 /* ViL's paper, Table 6: its parameters include an unused classifier, and ViL has absolute
  * positions. For ResNets it counts trained parameters and those of norms, and multiply-adds by an
- * unknown rule. */
+ * unknown rule: of these only ResNet50's are here. */
 static const tp_detector_figures figures[] = {
     { "vil-tiny", 16.64, 182.7 }, { "vil-small", 35.68, 254.8 }, { "vil-medium", 50.77, 330.4 },
-    { "vil-base", 66.74, 420.9 }, { "resnet50", 37.7, 239.3 },   { 0 },
+    { "vil-base", 66.74, 420.9 }, { "resnet18", 21.3, 0 },       { "resnet50", 37.7, 239.3 },
+    { "resnet101", 56.7, 0 },     { "pvt-tiny", 23.0, 0 },       { "pvt-small", 34.2, 0 },
+    { "pvt-medium", 53.9, 0 },    { "pvt-large", 71.1, 0 },      { 0 },
 };
 
 const tp_detector_kind tp_detector_retinanet = {

@@ -73,9 +73,10 @@ void tp_rpn_targets_free(tp_rpn_targets *t)
 /* Samples anchors by label; the others get the label -1. */
 static bool sample(tp_tape *T, const tp_rpn *m, const tp_detection_in *in, int *label, int64_t n)
 {
-    const tp_sampler s = { m->cfg.samples, m->cfg.positive, in->sampling, { NULL, NULL } };
+    const tp_box_sampler s = { m->cfg.samples, m->cfg.positive, in->sampling, { NULL, NULL } };
     int64_t *index = tp__detection_alloc(T, s.samples, sizeof *index), positive = 0;
-    const int64_t count = index ? tp_sample(&s, label, n, 0, in->random, index, &positive) : -1;
+    const int64_t count =
+        index ? tp_sample_boxes(&s, label, n, 0, in->random, index, &positive) : -1;
     if (count < 0) tp_raise(T, TP_E_MEMORY, "region proposal network: no memory to sample anchors");
     for (int64_t i = 0; count >= 0 && i < n; i++) label[i] = -1;
     for (int64_t i = 0; i < count; i++) label[index[i]] = i < positive;
