@@ -1,5 +1,5 @@
-/* blocks.h - state laid out like a parameter set's values (moments, averages), and kernels over the
- * segments of some of its parameters. */
+/* blocks.h - state laid out like a parameter set's values (averages), and kernels over the segments
+ * of some of its parameters. */
 #ifndef TP_BLOCKS_H
 #define TP_BLOCKS_H
 

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "autograd/recorded.h"
 #include "train/peers/exchange.h"
 #include "train/peers/shards.h"
 
@@ -140,12 +141,23 @@ static bool measure(tp_params *P, const tp_segments_attr *a, tp_node *n, tp_err 
     return ok;
 }
 
+/* A step of tp_capture does not contain the sums of several processes' gradients. */
+static bool before_sums(const tp_params *P, const char *what, tp_err *e)
+{
+    if (!P->exchange || !tp__in_step(P->dev)) return false;
+    tp__err(e, TP_E_STATE,
+            "%s: must be called after tp_capture_end where processes exchange gradients; " REFUSED,
+            what);
+    return true;
+}
+
 tp_tensor tp_clip_grad_norm(tp_params *P, double max)
 {
     if (!tp__params_complete(P)) return TP_FAILED;
     tp_segments_attr a = { .number = max };
-    tp_node *n = norm_node(P);
     tp_err *e = &P->grad_err;
+    if (before_sums(P, "tp_clip_grad_norm", e)) return TP_FAILED;
+    tp_node *n = norm_node(P);
     bool ok = with_grads(P, &a.s) ? measure(P, &a, n, e) : no_memory(P, e);
     if (ok && finite(P, n) && max > 0.0)
         ok = tp__blocks_run(P, &clip_kernel, &a, 1, &n->view, 0, NULL, NULL, e);
@@ -162,6 +174,7 @@ bool tp_clip_grad_value(tp_params *P, double max)
         tp__err(e, TP_E_VALUE, "tp_clip_grad_value: max must be at least 0, not %g", max);
         return false;
     }
+    if (before_sums(P, "tp_clip_grad_value", e)) return false;
     bool ok = with_grads(P, &a.s) != NULL;
     if (!ok) tp__err(e, TP_E_MEMORY, "tp_clip_grad_value: out of host memory");
     ok = ok && tp__blocks_run(P, &clamp_kernel, &a, 0, NULL, 0, NULL, NULL, e);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <tapegrad/optim.h>
 
+#include "autograd/recorded.h"
 #include "tensor/file/inner.h"
 #include "train/blocks.h"
 
@@ -13,6 +14,13 @@
 
 TP_KERNEL(ema_step);
 static const tp_block_kernel ema_kernel = { .name = "ema", .kernel = TP_KERNELS(ema_step) };
+
+/* An update in a recording: it asks nothing of the host, but must not outlive the average. */
+typedef struct recorded {
+    tp_recorded base;
+    tp_ema *E; /* NULL: freed */
+    struct recorded *next;
+} recorded;
 
 struct tp_ema {
     tp_err err;
@@ -25,6 +33,7 @@ struct tp_ema {
     bool swapped;
     tp_buf *averages, *chunk; /* chunk: staging of swaps, allocated early so that no swap fails */
     tp_segments s;
+    recorded *updates; /* in recordings */
 };
 
 static tp_ema no_memory = {
@@ -77,6 +86,7 @@ void tp_ema_free(tp_ema *E)
 {
     if (!E || E == &no_memory) return;
     if (E->swapped && E->P->id == E->id) E->P->swapped--; /* the averages remain the values */
+    for (recorded *r = E->updates; r; r = r->next) r->E = NULL;
     tp__buf_unref(E->averages);
     tp__buf_unref(E->chunk);
     free(E->s.at);
@@ -118,9 +128,57 @@ static bool usable(tp_ema *E, const char *what, tp_err *e)
     return e->code == TP_OK;
 }
 
+/* ---- updates ---- */
+
+static bool holds(const tp_recorded *base)
+{
+    return ((const recorded *)base)->E != NULL;
+}
+
+static bool ready(const tp_recorded *base)
+{
+    const tp_ema *E = ((const recorded *)base)->E;
+    return E->err.code == TP_OK && E->call_err.code == TP_OK && E->P->id == E->id &&
+           E->P->err.code == TP_OK && !E->swapped;
+}
+
+static void nothing(tp_recorded *base)
+{
+    (void)base;
+}
+
+static void drop(tp_recorded *base)
+{
+    recorded *r = (recorded *)base;
+    for (recorded **at = r->E ? &r->E->updates : NULL; at && *at; at = &(*at)->next)
+        if (*at == r) {
+            *at = r->next;
+            break;
+        }
+    free(r);
+}
+
+/* Makes the update part of the step that is recorded. */
+static bool record(tp_ema *E)
+{
+    recorded *r = malloc(sizeof *r);
+    if (r) *r = (recorded){ { holds, ready, nothing, nothing, drop }, E, E->updates };
+    if (r) E->updates = r;
+    if (r && tp__record_with(E->dev, &r->base)) return true;
+    if (r) drop(&r->base);
+    tp__err(&E->call_err, TP_E_MEMORY, "tp_ema_update: out of host memory");
+    tp__record_failed(E->dev, E->call_err.code, E->call_err.text);
+    return false;
+}
+
 bool tp_ema_update(tp_ema *E)
 {
-    if (!E || !usable(E, "tp_ema_update", &E->call_err)) return false;
+    if (!E) return false;
+    if (!usable(E, "tp_ema_update", &E->call_err)) {
+        tp__record_once(E->dev);
+        return false;
+    }
+    if (E->dev->capturing && !record(E)) return false;
     const tp_segments_attr a = { E->s, 1.0 - E->decay };
     const tp_view p = tp__block_view(E->P, E->P->values);
     tp_view e = tp__block_view(E->P, E->averages);
@@ -130,6 +188,12 @@ bool tp_ema_update(tp_ema *E)
 bool tp_ema_swap(tp_ema *E)
 {
     if (!E || !begin(E, "tp_ema_swap", &E->call_err)) return false;
+    if (tp__in_step(E->dev)) {
+        tp__err(&E->call_err, TP_E_STATE,
+                "tp_ema_swap: must not be called between tp_capture_begin and tp_capture_end");
+        return false;
+    }
+    if (!E->swapped && !tp__params_hold_values(E->P, "tp_ema_swap", &E->call_err)) return false;
     tp_device *D = E->P->dev;
     const size_t bytes = E->P->block_bytes;
     void *chunk = E->chunk->data;
@@ -143,6 +207,7 @@ bool tp_ema_swap(tp_ema *E)
     tp__params_touch(E->P);
     E->swapped = !E->swapped;
     E->P->swapped += E->swapped ? 1 : -1;
+    E->P->swap = "tp_ema_swap";
     return true;
 }
 

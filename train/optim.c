@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd/recorded.h"
 #include "train/optim.h"
 #include "train/peers/exchange.h"
 #include "train/peers/shards.h"
@@ -44,17 +45,24 @@ static bool is_needed(const tp_optim *O, int k)
     return s->name && (!s->only_with || tp__optim_value(O, s->only_with) != 0.0);
 }
 
+tp_buf *tp__optim_block(const tp_optim *O, int k, tp_err *e)
+{
+    const char *from = O->kind->states[k].starts_at;
+    const double first = from ? tp__optim_value(O, from) : 0.0;
+    tp_buf *b = tp__block_new(O->P, O->bytes[k], O->kind->name, e);
+    if (!b) return NULL;
+    const int64_t n = (int64_t)(O->bytes[k] / tp_dtype_size(O->P->dtype));
+    const tp_view all = tp__view(O->P->dtype, &TP_SHAPE(n), b->data);
+    if (first != 0.0 && n > 0 && !O->P->dev->dry) tp__fill(O->P->dev, &all, first);
+    return b;
+}
+
 bool tp__optim_states(tp_optim *O, tp_err *e)
 {
     for (int k = 0; k < TP_OPTIM_STATES; k++) {
         if (!is_needed(O, k) || O->state[k]) continue;
-        const char *from = O->kind->states[k].starts_at;
-        const double first = from ? tp__optim_value(O, from) : 0.0;
-        O->state[k] = tp__block_new(O->P, O->bytes[k], O->kind->name, e);
+        O->state[k] = tp__optim_block(O, k, e);
         if (!O->state[k]) return false;
-        const int64_t n = (int64_t)(O->bytes[k] / tp_dtype_size(O->P->dtype));
-        const tp_view all = tp__view(O->P->dtype, &TP_SHAPE(n), O->state[k]->data);
-        if (first != 0.0 && n > 0 && !O->P->dev->dry) tp__fill(O->P->dev, &all, first);
     }
     for (int k = 0; k < TP_OPTIM_STATES; k++) {
         if (is_needed(O, k)) continue;
@@ -125,21 +133,35 @@ tp_optim *tp__optim_some(const tp_optim *O)
 
 /* ---- construction ---- */
 
-static bool usable(double rate)
+bool tp__optim_usable_rate(double rate)
 {
     return rate >= 0.0 && isfinite(rate);
 }
 
-static void take_weights(tp_optim *O, tp_factor_rule rule, void *env)
+/* Asks for one of the kind's two rules. */
+static void take(tp_optim *O, tp_weight *w, const tp_optim_opts *o)
+{
+    const char *name = w->entry->name;
+    const tp_shape s = tp__view_shape(&w->entry->node->view);
+    w->taken = o->takes ? o->takes(name, s, o->env) : O->kind->takes(name, s);
+    if (w->taken && s.ndim != 2)
+        tp__err(&O->err, TP_E_VALUE,
+                "%s: '%.200s' has %d axes; the rule tp_optim_opts.takes may take only matrices",
+                O->kind->name, name, s.ndim);
+}
+
+static void take_weights(tp_optim *O, const tp_optim_opts *o)
 {
     const tp_params *P = O->P;
+    const tp_factor_rule rule = o->factors;
     for (int i = 0; i < P->n; i++) {
         const tp_entry *e = &P->entries[i];
         if (!tp__in_block(e)) continue;
         tp_weight *w = &O->weights[O->n++];
         *w = (tp_weight){ .entry = e, .factors = { 1.0, 1.0 } };
-        if (rule) w->factors = rule(e->name, tp__view_shape(&e->node->view), env);
-        if (!usable(w->factors.lr) || !usable(w->factors.decay))
+        if (rule) w->factors = rule(e->name, tp__view_shape(&e->node->view), o->env);
+        if (O->kind->takes) take(O, w, o);
+        if (!tp__optim_usable_rate(w->factors.lr) || !tp__optim_usable_rate(w->factors.decay))
             tp__err(&O->err, TP_E_VALUE,
                     "%s: the factors of '%.200s' are %g and %g; both must be finite and at least 0",
                     O->kind->name, e->name, w->factors.lr, w->factors.decay);
@@ -151,7 +173,8 @@ static tp_optim *make(tp_params *P, const tp_optim_kind *kind, const double *val
 {
     tp_optim *O = malloc(sizeof *O);
     if (!O) return &no_memory;
-    *O = (tp_optim){ .P = P, .kind = kind, .scale = 1.0, .dev = tp__params_some(P)->dev };
+    *O = (tp_optim){ .P = P, .kind = kind, .scale = 1.0, .rate = (double)NAN };
+    O->dev = tp__params_some(P)->dev;
     tp__device_enter(O->dev);
     memcpy(O->option, values, sizeof O->option);
     if (!P) {
@@ -170,9 +193,10 @@ static tp_optim *make(tp_params *P, const tp_optim_kind *kind, const double *val
         tp__err(&O->err, TP_E_MEMORY, "%s: out of host memory", kind->name);
         return O;
     }
-    take_weights(O, o->factors, o->env);
-    if (O->err.code == TP_OK && tp__optim_divide(O, &O->err) && tp__optim_lay_out(O, &O->err))
-        tp__optim_states(O, &O->err);
+    take_weights(O, o);
+    if (O->err.code == TP_OK && tp__optim_divide(O, &O->err) && tp__optim_lay_out(O, &O->err) &&
+        tp__optim_states(O, &O->err) && P->dev->be->kind != TP_CPU)
+        O->there = tp__block_new(P, tp__step_bytes(O->most), kind->name, &O->err);
     return O;
 }
 
@@ -226,6 +250,9 @@ void tp_optim_free(tp_optim *O)
 {
     if (!O || O == &no_memory) return;
     for (int k = 0; k < TP_OPTIM_STATES; k++) tp__buf_unref(O->state[k]);
+    tp__buf_unref(O->there);
+    tp__optim_swap_free(O);
+    tp__optim_record_free(O);
     free(O->weights);
     tp__optim_parts_free(O);
     tp__device_leave(O->dev);
@@ -257,7 +284,12 @@ tp_code tp_optim_code(const tp_optim *O)
     return O->err.code != TP_OK ? O->err.code : O->step_err.code;
 }
 
-int64_t tp_updates(const tp_optim *O)
+bool tp_optim_records(const tp_optim *O)
+{
+    return O && O->err.code == TP_OK && O->kind->recordable && !O->P->exchange;
+}
+
+int64_t tp_optim_updates(const tp_optim *O)
 {
     return O ? O->updates : 0;
 }
@@ -272,7 +304,19 @@ size_t tp_optim_bytes(const tp_optim *O)
 
 void tp_grad_scale(tp_optim *O, double k)
 {
-    if (O && O != &no_memory) O->scale = k;
+    if (!O || O == &no_memory) return;
+    O->scale = k;
+    O->scaled_late = O->dev && tp__in_step(O->dev);
+}
+
+void tp_next_rate(tp_optim *O, double lr)
+{
+    if (!O || O == &no_memory) return;
+    const bool late = O->dev && tp__in_step(O->dev); /* is_given says so */
+    O->rate = late ? (double)NAN : lr;
+    tp_err ignored = { 0 }; /* the step says it */
+    if (!late && tp_optim_records(O) && tp__optim_usable(O, "tp_next_rate", &ignored))
+        tp__optim_place(O, tp__optim_trains, NULL, &ignored);
 }
 
 /* ---- a step ---- */
@@ -284,51 +328,141 @@ static void set_shape(tp_segment *g, const tp_view *v)
     g->rows = v->ndim > 1 ? v->dim[v->ndim - 2] : 1;
 }
 
-static void add_segment(tp_optim *O, const tp_weight *w, const tp_part *p, double lr, double decay)
+void tp__optim_numbers(const tp_optim *O, const tp_weight *w, double lr, tp_segment *g)
+{
+    g->updates = w->updates + 1;
+    g->lr = lr * w->factors.lr;
+    g->decay = tp__optim_value(O, "weight_decay") * w->factors.decay;
+    g->l2 = g->rate = g->root = g->before = g->after = 0.0;
+    if (O->kind->numbers) O->kind->numbers(O->option, g);
+}
+
+static void add_segment(tp_optim *O, const tp_weight *w, const tp_part *p, double lr)
 {
     tp_segment *g = tp__segments_add_grad(&O->s, O->P, w->entry, p->first, p->numel);
     if (!g) return;
     memcpy(g->own, p->at, sizeof g->own);
     set_shape(g, &w->entry->node->view);
-    g->updates = w->updates + 1;
-    g->lr = lr * w->factors.lr;
-    g->decay = decay * w->factors.decay;
-    if (O->kind->numbers) O->kind->numbers(O->option, g);
+    g->taken = w->taken;
+    tp__optim_numbers(O, w, lr, g);
 }
 
-static void plan(tp_optim *O, double lr)
+static bool is_stepped(const tp_optim *O, const tp_weight *w, const void *env)
 {
-    const double decay = tp__optim_value(O, "weight_decay");
+    (void)O, (void)env;
+    return tp__is_stepped(w->entry);
+}
+
+/* Do all that the step changes have their states? */
+static bool is_placed(const tp_optim *O)
+{
+    bool all = true;
+    for (int i = 0; i < O->n; i++)
+        all = all && (O->weights[i].placed || !tp__is_stepped(O->weights[i].entry));
+    return all;
+}
+
+/* False with step_err set: no memory for what was frozen until now. */
+static bool plan(tp_optim *O, double lr)
+{
+    if (!tp__optim_place(O, is_stepped, NULL, &O->step_err)) return false;
     O->s.n = O->s.blocks = 0;
     for (int i = 0; i < O->n; i++) {
         tp_weight *w = &O->weights[i];
         w->planned = tp__is_stepped(w->entry);
         for (int k = 0; w->planned && k < w->parts; k++)
-            add_segment(O, w, &O->parts[w->part + k], lr, decay);
+            add_segment(O, w, &O->parts[w->part + k], lr);
     }
+    return true;
 }
 
-double tp_segment_grad(const tp_call *c, const tp_segment *s, int64_t i)
+double tp_optim_grad(const tp_call *c, const tp_segment *s, int64_t i)
 {
     const tp_view g = { .data = s->grad, .dtype = c->real, .ndim = 1, .numel = s->numel };
     return tp_ld(&g, i);
 }
 
-static bool run(tp_optim *O)
+tp_optim_attr tp__optim_attr(const tp_optim *O)
 {
-    const tp_params *P = O->P;
-    const size_t size = tp_dtype_size(P->dtype);
-    tp_view y[1 + TP_OPTIM_STATES] = { tp__block_view(P, P->values) };
     tp_optim_attr a = { .s = O->s, .scale = O->scale };
-    tp_block_kernel kernel = { .name = O->kind->name };
     memcpy(a.k, O->option, sizeof a.k);
     if (O->kind->constants) O->kind->constants(O->option, a.k);
-    memcpy(kernel.kernel, O->kind->step, sizeof kernel.kernel);
-    memcpy(kernel.work, O->kind->work, sizeof kernel.work);
+    return a;
+}
+
+size_t tp__step_bytes(int64_t segments)
+{
+    return offsetof(tp_step_table, at) + (size_t)segments * sizeof(tp_segment);
+}
+
+void tp__step_upload(const tp_optim *O, tp_step_table *t, const tp_optim_attr *a)
+{
+    t->attr = *a;
+    O->dev->be->upload(O->dev, O->there->data, t, tp__step_bytes(a->s.n));
+}
+
+bool tp__optim_run(tp_optim *O, const tp_block_kernel *kernel, tp_optim_attr *a)
+{
+    const tp_params *P = O->P;
+    if (O->there) a->there = O->there->data;
+    if (O->there && !O->dev->capturing) tp__step_upload(O, O->table, a);
+    const size_t size = tp_dtype_size(P->dtype);
+    tp_view y[1 + TP_OPTIM_STATES] = { tp__block_view(P, P->values) };
     for (int k = 0; k < TP_OPTIM_STATES; k++)
         y[1 + k] = tp__view(P->dtype, &TP_SHAPE((int64_t)(O->bytes[k] / size)),
                             O->state[k] ? O->state[k]->data : NULL);
-    return tp__blocks_run(P, &kernel, &a, 0, NULL, 1 + TP_OPTIM_STATES, y, NULL, &O->step_err);
+    return tp__blocks_run(P, kernel, a, 0, NULL, 1 + TP_OPTIM_STATES, y, NULL, &O->step_err);
+}
+
+/* Runs the step; sum: the sums after it. */
+static bool run(tp_optim *O, double lr, double *sum)
+{
+    tp_optim_attr a = tp__optim_attr(O);
+    tp_block_kernel kernel = { .name = O->kind->name };
+    memcpy(kernel.kernel, O->kind->step, sizeof kernel.kernel);
+    memcpy(kernel.work, O->kind->work, sizeof kernel.work);
+    if (O->kind->advance) O->kind->advance(O->option, lr, O->updates + 1, sum, a.k);
+    if (O->dev->capturing) return tp__optim_record(O, &kernel, &a);
+    return tp__optim_run(O, &kernel, &a);
+}
+
+/* Within a step of tp_capture, the rate must have been given before: a launch of the recording has
+ * no call of tp_step to take it from. */
+static bool is_given(tp_optim *O, double lr)
+{
+    tp_err *e = &O->step_err;
+    if (isnan(O->rate))
+        tp__err(e, TP_E_STATE,
+                "tp_step: between tp_capture_begin and tp_capture_end it needs tp_next_rate with "
+                "the same learning rate before tp_capture_begin");
+    else if (lr != O->rate)
+        tp__err(e, TP_E_VALUE,
+                "tp_step: the learning rate is %.17g, and that of tp_next_rate before "
+                "tp_capture_begin was %.17g; a recorded step takes it from there",
+                lr, O->rate);
+    else if (O->scaled_late)
+        tp__err(e, TP_E_STATE,
+                "tp_step: tp_grad_scale must be called before tp_capture_begin, since a recorded "
+                "step takes the factor from there");
+    else if (O->P->exchange)
+        tp__err(e, TP_E_STATE,
+                "tp_step: must be called after tp_capture_end where processes exchange gradients, "
+                "which a recording does not contain");
+    else if (O->dev->capturing && !O->kind->recordable)
+        tp__err(e, TP_E_STATE,
+                "tp_step: the optimiser '%s' cannot be recorded (tp_optim_kind.recordable); call "
+                "it after tp_capture_end",
+                O->kind->name);
+    else if (O->dev->capturing && !is_placed(O))
+        tp__err(
+            e, TP_E_STATE,
+            "tp_step: a parameter that was frozen has no moments yet, and a recorded step cannot "
+            "make them; unfreeze it before tp_next_rate, which needs memory for them");
+    else if (O->dev->capturing && !tp__records_set(O->dev, O->P))
+        tp__err(e, TP_E_STATE,
+                "tp_step: the step before did not read these parameters; call it after "
+                "tp_capture_end");
+    return e->code == TP_OK;
 }
 
 static bool may_step(tp_optim *O, double lr)
@@ -339,42 +473,50 @@ static bool may_step(tp_optim *O, double lr)
     if (!tp__optim_usable(O, "tp_step", e)) return false;
     if (P->grad_err.code != TP_OK)
         tp__err(e, P->grad_err.code, "%s", P->grad_err.text);
-    else if (P->dev->capturing)
-        tp__err(e, TP_E_STATE,
-                "tp_step: must be called after tp_capture_end, not inside the captured step");
     else if (P->backwards == 0 && !P->given)
         tp__err(e, TP_E_STATE, "tp_step: no tp_backward has completed since the last step");
-    else if (!usable(lr) || !isfinite(O->scale))
+    else if (!tp__optim_usable_rate(lr) || !isfinite(O->scale))
         tp__err(e, TP_E_VALUE,
                 "tp_step: learning rate %g and gradient scale %g must be finite, the rate not "
                 "negative",
                 lr, O->scale);
     else
         tp__params_hold_values(P, "tp_step", e);
-    return e->code == TP_OK;
+    return e->code == TP_OK && (!tp__in_step(O->dev) || is_given(O, lr));
 }
 
-/* Gathers the values from the processes that have stepped them, also after a failure, so that none
- * waits for this one. */
-static bool tell(tp_optim *O)
+/* Also after a failure, so that none waits for this process. */
+bool tp__optim_tell(tp_optim *O, bool all)
 {
-    return !O->cuts.at || tp__shards_values(tp__exchange_peers(O->P), &O->cuts, O->P, &O->step_err);
+    return !O->cuts.at ||
+           tp__shards_values(tp__exchange_peers(O->P), &O->cuts, O->P, all, &O->step_err);
+}
+
+void tp__optim_count(tp_optim *O)
+{
+    for (int i = 0; i < O->n; i++) O->weights[i].updates += O->weights[i].planned;
+    O->updates++;
+    O->scale = 1.0;
+    O->scaled_late = false;
+    O->rate = (double)NAN;
+    tp__params_touch(O->P);
 }
 
 bool tp_step(tp_optim *O, double lr)
 {
     if (!O || O->err.code != TP_OK) return false;
     if (!may_step(O, lr)) {
-        if (O->cuts.at && O->P->grad_err.code != TP_OK) tell(O); /* perhaps of this process only */
+        tp__record_once(O->dev);
+        if (O->cuts.at && O->P->grad_err.code != TP_OK)
+            tp__optim_tell(O, false); /* perhaps of this process only */
         return false;
     }
-    plan(O, lr);
-    const bool ran = run(O), told = tell(O);
+    double sum[TP_OPTIM_SUMS];
+    memcpy(sum, O->sum, sizeof sum);
+    const bool ran = plan(O, lr) && run(O, lr, sum), told = tp__optim_tell(O, false);
     if (!ran || !told) return false;
-    for (int i = 0; i < O->n; i++) O->weights[i].updates += O->weights[i].planned;
-    O->updates++;
-    O->scale = 1.0;
-    tp__params_touch(O->P);
+    memcpy(O->sum, sum, sizeof sum);
+    tp__optim_count(O);
     tp_grad_clear(O->P);
     return true;
 }

@@ -1,5 +1,6 @@
 /* optim_file.c - optimisers in training checkpoints: all that the next step needs but the
  * options. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ static void state_slots(tp_slots *S, const tp_optim *O, int k)
         const tp_weight *w = &O->weights[i];
         tp_view v = w->state[k];
         int n;
-        if (v.ndim < 0) continue;
+        if (v.ndim < 0 || !w->placed) continue;
         if (O->cuts.at && w->entry->node->view.numel > 0) {
             tp_owned *at = stretches(O, w, k, &n);
             tp__slots_add_stretches(S, O->P->dev, prefix, w->entry->name, &v, at, n);
@@ -95,6 +96,17 @@ static const char *stored(const tp_optim *O)
     return O->kind->stored ? O->kind->stored : O->kind->name;
 }
 
+typedef struct key {
+    char text[288];
+} key;
+
+static key sum_key(const tp_optim *O, const place *at, int i)
+{
+    key k;
+    snprintf(k.text, sizeof k.text, "%s%.24s", at->prefix, O->kind->sums[i]);
+    return k;
+}
+
 static const char too_long[] = "the prefix of an optimiser has more than 200 characters";
 
 bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix)
@@ -106,6 +118,8 @@ bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix)
         e = O->err;
     else if (!place_of(prefix, &at))
         tp__err(&e, TP_E_VALUE, "%s", too_long);
+    else if (O->kept)
+        tp__params_hold_values(O->P, "tp_optim_write", &e);
     else
         tp__optim_usable(O, "tp_optim_write", &e);
     if (e.code != TP_OK) {
@@ -114,6 +128,8 @@ bool tp_optim_write(tp_optim *O, tp_writer *W, const char *prefix)
     }
     tp_writer_meta(W, at.kind, stored(O));
     tp_writer_meta_int(W, at.updates, O->updates);
+    for (int i = 0; i < TP_OPTIM_SUMS && O->kind->sums[i]; i++)
+        tp_writer_meta_num(W, sum_key(O, &at, i).text, O->sum[i]);
     tp_slots S = slots_of(O, NULL);
     tp__slots_write(&S, W, at.prefix);
     tp__slots_free(&S);
@@ -146,6 +162,20 @@ static bool read_kind(tp_optim *O, tp_file *F, const place *at, int64_t *updates
     return e->code == TP_OK;
 }
 
+static bool read_sums(tp_optim *O, tp_file *F, const place *at, double *sum)
+{
+    for (int i = 0; i < TP_OPTIM_SUMS && O->kind->sums[i]; i++) {
+        const key k = sum_key(O, at, i);
+        sum[i] = -1.0;
+        if (tp_file_num(F, k.text, &sum[i]) && sum[i] >= 0.0 && isfinite(sum[i])) continue;
+        tp__err(&O->refusal, TP_E_IO,
+                "%.200s: the metadata '%s' must be a finite number, at least 0", tp_file_path(F),
+                k.text);
+        return false;
+    }
+    return true;
+}
+
 /* Reads the parameters' counts, the last slots. */
 static bool read_counts(tp_optim *O, tp_file *F, const place *at, const tp_slots *S,
                         const tp_file_tensor *const *from, int64_t *counts)
@@ -163,14 +193,37 @@ static bool read_counts(tp_optim *O, tp_file *F, const place *at, const tp_slots
     return true;
 }
 
+/* Where to look for the states of a parameter. */
+typedef struct source {
+    const tp_file *F;
+    const place *at;
+} source;
+
+/* Has the file a state of the parameter? */
+static bool is_in(const tp_optim *O, const tp_weight *w, const void *env)
+{
+    const source *s = env;
+    char name[1400]; /* prefix, state and the longest path */
+    for (int k = 0; k < TP_OPTIM_STATES; k++) {
+        if (!O->state[k]) continue;
+        const int n = snprintf(name, sizeof name, "%s%s.%s", s->at->prefix, O->kind->states[k].name,
+                               w->entry->name);
+        if (n > 0 && (size_t)n < sizeof name && tp_file_find(s->F, name)) return true;
+    }
+    return false;
+}
+
 static bool read(tp_optim *O, tp_file *F, const place *at, int64_t *counts)
 {
+    const tp_places before = tp__optim_places(O);
+    if (!tp__optim_place(O, is_in, &(source){ F, at }, &O->refusal)) return false;
     tp_slots S = slots_of(O, counts);
     const tp_file_tensor **from = tp__slots_match(&S, F, at->prefix, NULL, "moments", &O->refusal);
     const bool ok = from && read_counts(O, F, at, &S, from, counts) &&
                     tp__slots_load(&S, F, from, &O->refusal, &O->err);
     free(from);
     tp__slots_free(&S);
+    if (!ok) tp__optim_unplace(O, &before);
     return ok;
 }
 
@@ -185,13 +238,16 @@ bool tp_optim_read(tp_optim *O, tp_file *F, const char *prefix)
         tp__err(&O->refusal, TP_E_VALUE, "%s", too_long);
         return false;
     }
-    if (!read_kind(O, F, &at, &updates)) return false;
+    double sum[TP_OPTIM_SUMS] = { 0.0 };
+    if (O->kept && !tp__params_hold_values(O->P, "tp_optim_read", &O->refusal)) return false;
+    if (!read_kind(O, F, &at, &updates) || !read_sums(O, F, &at, sum)) return false;
     int64_t *counts = calloc((size_t)O->n + 1, sizeof *counts);
     if (!counts)
         tp__err(&O->refusal, TP_E_MEMORY, "%.200s: out of host memory while reading",
                 tp_file_path(F));
     const bool ok = counts && read(O, F, &at, counts);
     if (ok) O->updates = updates;
+    if (ok) memcpy(O->sum, sum, sizeof sum);
     for (int i = 0; ok && O->kind->counts && i < O->n; i++) O->weights[i].updates = counts[i];
     free(counts);
     return ok;

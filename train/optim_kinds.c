@@ -7,6 +7,7 @@
 
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/factored.h"
+#include "tensor/geometry/segments.h"
 #include "train/optim.h"
 
 TP_KERNEL(sgd_step);
@@ -16,6 +17,10 @@ TP_KERNEL(adagrad_step);
 TP_KERNEL(lion_step);
 TP_KERNEL(lamb_step);
 TP_KERNEL(adafactor_step);
+TP_KERNEL(muon_step);
+TP_WORK(muon_work);
+TP_KERNEL(schedulefree_step);
+TP_KERNEL(schedulefree_average);
 
 /* Initialisers of an option. An AVERAGE is in [0, 1). */
 #define DECAY                  .name = "weight_decay", .high = HUGE_VAL, .help = "Weight decay"
@@ -76,6 +81,7 @@ static const tp_optim_kind sgd = {
     .constants = sgd_constants,
     .numbers = coupled,
     .elementwise = true,
+    .recordable = true,
     .step = TP_KERNELS(sgd_step),
 };
 
@@ -93,6 +99,7 @@ static const tp_optim_kind qhm = {
     .constants = qhm_constants,
     .numbers = coupled,
     .elementwise = true,
+    .recordable = true,
     .step = TP_KERNELS(sgd_step),
 };
 
@@ -140,6 +147,7 @@ static const tp_optim_kind adam = {
     .constants = adam_constants,
     .numbers = adam_numbers,
     .elementwise = true,
+    .recordable = true,
     .step = TP_KERNELS(adam_step),
 };
 
@@ -156,6 +164,7 @@ static const tp_optim_kind adamw = {
     .constants = adam_constants,
     .numbers = adamw_numbers,
     .elementwise = true,
+    .recordable = true,
     .step = TP_KERNELS(adam_step),
 };
 
@@ -175,6 +184,7 @@ static const tp_optim_kind adamw_vil = {
     .constants = adam_constants,
     .numbers = adamw_numbers,
     .elementwise = true,
+    .recordable = true,
     .step = TP_KERNELS(adam_step),
 };
 
@@ -204,6 +214,7 @@ static const tp_optim_kind rmsprop = {
     .constants = rmsprop_constants,
     .numbers = coupled,
     .elementwise = true,
+    .recordable = true,
     .step = TP_KERNELS(rmsprop_step),
 };
 
@@ -231,6 +242,7 @@ static const tp_optim_kind adagrad = {
     .constants = adagrad_constants,
     .numbers = adagrad_numbers,
     .elementwise = true,
+    .recordable = true,
     .step = TP_KERNELS(adagrad_step),
 };
 
@@ -259,6 +271,7 @@ static const tp_optim_kind lion = {
     .constants = lion_constants,
     .numbers = lion_numbers,
     .elementwise = true,
+    .recordable = true,
     .step = TP_KERNELS(lion_step),
 };
 
@@ -295,6 +308,7 @@ static const tp_optim_kind lamb = {
     .counts = true,
     .constants = lamb_constants,
     .numbers = lamb_numbers,
+    .recordable = true,
     .step = TP_KERNELS(lamb_step),
     .work = TP_SAME_WORK(lamb_work),
 };
@@ -319,22 +333,25 @@ static void adafactor_numbers(const double *option, tp_segment *s)
 }
 
 /* [..,R,C] has row means [..,R] and column means [..,C]. */
-static tp_shape row_means(tp_shape of)
+static tp_shape row_means(tp_shape of, bool taken)
 {
+    (void)taken;
     of.ndim -= 1;
     return of.ndim > 0 ? of : (tp_shape){ .ndim = -1 };
 }
 
-static tp_shape column_means(tp_shape of)
+static tp_shape column_means(tp_shape of, bool taken)
 {
+    (void)taken;
     if (of.ndim < 2) return (tp_shape){ .ndim = -1 };
     of.dim[of.ndim - 2] = of.dim[of.ndim - 1];
     of.ndim -= 1;
     return of;
 }
 
-static tp_shape squares(tp_shape of)
+static tp_shape squares(tp_shape of, bool taken)
 {
+    (void)taken;
     return of.ndim < 2 ? of : (tp_shape){ .ndim = -1 };
 }
 
@@ -358,13 +375,146 @@ static const tp_optim_kind adafactor = {
     .counts = true,
     .constants = adafactor_constants,
     .numbers = adafactor_numbers,
+    .recordable = true,
     .step = TP_KERNELS(adafactor_step),
     .work = TP_SAME_WORK(adafactor_work),
 };
 
-const tp_optim_kind *const tp__optim_kinds[] = { &adamw,     &adam,      &sgd,     &qhm,
-                                                 &adamw_vil, &rmsprop,   &adagrad, &lion,
-                                                 &lamb,      &adafactor, NULL };
+/* ---- Muon ---- */
+
+/* The kernel's constants are the options. */
+enum { MUON_MATCH_RMS = 4 };
+
+/* Is the word, of n characters, one of an embedding or of an output layer? */
+static bool is_outer(const char *word, size_t n)
+{
+    static const char *const whole[] = { "head", "heads", "classifier", "wte", "wpe", "pos" };
+    static const char *const beginning[] = { "emb", "posit", "posemb", "posenc" };
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strlen(whole[i]) == n && memcmp(word, whole[i], n) == 0) return true;
+    for (size_t i = 0; i < sizeof beginning / sizeof *beginning; i++)
+        if (strncmp(word, beginning[i], strlen(beginning[i])) == 0) return true;
+    return false;
+}
+
+bool tp_muon_takes(const char *name, tp_shape s)
+{
+    if (!name || s.ndim != 2 || s.dim[0] < 2 || s.dim[1] < 2) return false;
+    for (const char *word = name; *word;) {
+        const size_t n = strcspn(word, "._");
+        if (is_outer(word, n)) return false;
+        word += n + (word[n] != '\0');
+    }
+    return true;
+}
+
+static void muon_numbers(const double *option, tp_segment *s)
+{
+    const double R = (double)s->rows, C = (double)s->cols, n = (double)s->updates;
+    s->before = s->lr * s->decay;
+    if (!s->taken) {
+        s->rate = s->lr / (1.0 - pow(option[TP_MUON_BETA1], n));
+        s->root = 1.0 / sqrt(1.0 - pow(option[TP_MUON_BETA2], n));
+    } else if (option[MUON_MATCH_RMS] != 0.0) {
+        s->rate = s->lr * 0.2 * sqrt(fmax(R, C));
+    } else {
+        s->rate = s->lr * sqrt(fmax(1.0, R / C));
+    }
+}
+
+static tp_shape second_moment(tp_shape of, bool taken)
+{
+    if (taken) of.ndim = -1;
+    return of;
+}
+
+static const tp_optim_kind muon = {
+    .name = "muon",
+    .about = "orthogonal updates of matrices; AdamW for vectors, embeddings and output layers, "
+             "known by words of their names: embed, head, classifier, wte ...; usual with "
+             "--momentum 0.95 --beta2 0.95.",
+    .options = { { DECAY },
+                 { MOMENTUM(0.95) },
+                 { FLAG("nesterov", 1.0) },
+                 { .name = "newton_schulz",
+                   .usual = 5.0,
+                   .low = 1.0,
+                   .high = 20.0,
+                   .closed = true,
+                   .on_host = true,
+                   .help = "Iterations of Newton and Schulz" },
+                 { FLAG("match_rms", 1.0) },
+                 { BETA1 },
+                 { BETA2(0.95) },
+                 { EPS(1e-8) } },
+    .states = { { .name = "u" }, { .name = "v", .shape = second_moment } },
+    .counts = true,
+    .takes = tp_muon_takes,
+    .numbers = muon_numbers,
+    .recordable = true,
+    .step = TP_KERNELS(muon_step),
+    .work = TP_WORKS(muon_work),
+};
+
+/* ---- schedule-free AdamW ---- */
+
+enum { FREE_BETA1 = 1, FREE_BETA2, FREE_EPS, FREE_R, FREE_LR_POWER };
+enum { FREE_LARGEST_LR, FREE_WEIGHTS };
+
+static const char *free_check(const double *option)
+{
+    return option[FREE_BETA1] > 0.0 ? NULL : "beta1 must be above 0, or no average could be found";
+}
+
+static void free_constants(const double *option, double *k)
+{
+    k[TP_FREE_BETA1] = option[FREE_BETA1];
+    k[TP_FREE_BETA2] = option[FREE_BETA2];
+    k[TP_FREE_EPS] = option[FREE_EPS];
+}
+
+static void free_advance(const double *option, double lr, int64_t n, double *sum, double *k)
+{
+    sum[FREE_LARGEST_LR] = fmax(sum[FREE_LARGEST_LR], lr);
+    const double weight =
+        pow((double)n, option[FREE_R]) * pow(sum[FREE_LARGEST_LR], option[FREE_LR_POWER]);
+    sum[FREE_WEIGHTS] += weight;
+    k[TP_FREE_C] = sum[FREE_WEIGHTS] > 0.0 ? weight / sum[FREE_WEIGHTS] : 0.0;
+}
+
+static void free_numbers(const double *option, tp_segment *s)
+{
+    s->rate = s->lr;
+    s->root = 1.0 / sqrt(1.0 - pow(option[FREE_BETA2], (double)s->updates));
+    s->after = s->decay;
+}
+
+static const tp_optim_kind schedulefree = {
+    .name = "schedulefree",
+    .about = "AdamW that averages its steps in place of a schedule; validates with the averages.",
+    .options = { { DECAY },
+                 { AVERAGE("beta1", 0.9, "Decay of the first moment"), .at_start = true },
+                 { BETA2(0.999) },
+                 { EPS(1e-8) },
+                 { POSITIVE("r", 0.0, .help = NULL) },
+                 { POSITIVE("lr_power", 2.0, .help = NULL) } },
+    .states = { { .name = "e" }, { .name = "v" } },
+    .counts = true,
+    .elementwise = true,
+    .check = free_check,
+    .constants = free_constants,
+    .sums = { "largest_lr", "weights" },
+    .advance = free_advance,
+    .numbers = free_numbers,
+    .recordable = true,
+    .step = TP_KERNELS(schedulefree_step),
+    .average = TP_KERNELS(schedulefree_average),
+};
+
+const tp_optim_kind *const tp__optim_kinds[] = {
+    &adamw, &adam, &sgd,       &qhm,  &adamw_vil,    &rmsprop, &adagrad,
+    &lion,  &lamb, &adafactor, &muon, &schedulefree, NULL,
+};
 
 /* ---- names ---- */
 
@@ -409,7 +559,8 @@ tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o)
                                       { "weight_decay", o->weight_decay },
                                       { "nesterov", o->nesterov },
                                       { NULL, 0.0 } };
-    return tp_optim_new(P, "sgd", &(tp_optim_opts){ values, o->factors, o->env });
+    return tp_optim_new(P, "sgd",
+                        &(tp_optim_opts){ .values = values, .factors = o->factors, .env = o->env });
 }
 
 static tp_optim *by_adam(tp_params *P, const char *name, const tp_adam_opts *o)
@@ -423,7 +574,8 @@ static tp_optim *by_adam(tp_params *P, const char *name, const tp_adam_opts *o)
     if (o->beta1 != 0.0) values[n++] = (tp_optim_value){ "beta1", o->beta1 };
     if (o->beta2 != 0.0) values[n++] = (tp_optim_value){ "beta2", o->beta2 };
     if (o->eps != 0.0) values[n++] = (tp_optim_value){ "eps", o->eps };
-    return tp_optim_new(P, name, &(tp_optim_opts){ values, o->factors, o->env });
+    return tp_optim_new(P, name,
+                        &(tp_optim_opts){ .values = values, .factors = o->factors, .env = o->env });
 }
 
 tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o)

@@ -1,4 +1,4 @@
-/* folder.c - creates and locks a training run's folder; writes and reads its config.json. */
+/* folder.c - creates and locks a training run's folder; writes its config.json. */
 #include "folder.h"
 
 #include <dirent.h>
@@ -194,33 +194,30 @@ bool tp__folder_vanished(const tp_folder *R)
     return R->folder < 0 || moved(R->path, R->folder) || tp__missing(R->last);
 }
 
-bool tp__folder_config(tp_folder *R, json_t *config)
+/* With the fewest digits, from 12 on, with which all numbers read back as they are: --config starts
+ * a run with the same bits. NULL: out of memory. */
+static char *exact_text(const json_t *config)
 {
     void *locale = tp_c_locale_begin();
-    char *text = json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    char *text = NULL;
+    bool exact = false;
+    for (size_t digits = 12; digits <= 17 && !exact; digits++) {
+        free(text);
+        text = json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+        json_t *back = text ? json_loads(text, 0, NULL) : NULL;
+        exact = json_equal(config, back);
+        json_decref(back);
+    }
     tp_c_locale_end(locale);
+    return text;
+}
+
+bool tp__folder_config(tp_folder *R, json_t *config)
+{
+    char *text = exact_text(config);
     json_decref(config);
     const bool done = text && tp_file_replace(R->config, text, strlen(text), R->why, sizeof R->why);
     if (!text) snprintf(R->why, sizeof R->why, "%s cannot be written: out of memory", R->config);
     free(text);
     return done;
-}
-
-json_t *tp__config_read(const char *path)
-{
-    enum { MOST = 1 << 20 }; /* bytes */
-    const char *kind;
-    int64_t bytes;
-    const int fd = tp_file_regular(path, &bytes, &kind); /* does not wait for a pipe */
-    char why[200], *text = fd >= 0 && bytes <= MOST ? malloc((size_t)bytes + 1) : NULL;
-    const char *json = text;
-    size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
-    void *locale = tp_c_locale_begin();
-    json_t *config = tp_file_text(&json, &n, why, sizeof why) ? json_loadb(json, n, 0, NULL) : NULL;
-    tp_c_locale_end(locale);
-    free(text);
-    if (fd >= 0) close(fd);
-    if (json_is_object(config)) return config;
-    json_decref(config);
-    return NULL;
 }

@@ -43,7 +43,4 @@ bool tp__folder_vanished(const tp_folder *R);
 /* Writes config.json and takes ownership of the object. False with the reason in why. */
 bool tp__folder_config(tp_folder *R, json_t *config);
 
-/* The object in a config.json; NULL if the file is missing or has none. */
-json_t *tp__config_read(const char *path);
-
 #endif

@@ -42,7 +42,7 @@ static char *read_all(const char *path, size_t *bytes, const char **kind)
     char *text = NULL;
     bool fits = tp_reserve(&text, &room, 0, PIECE, 1);
     int64_t length;
-    const int fd = tp_file_regular(path, &length, kind);
+    const int fd = tp_open_regular(path, &length, kind);
     ssize_t got = fd < 0 ? (errno == ENOENT ? 0 : -1) : 1;
     *bytes = 0;
     while (fits && got > 0) {
@@ -64,7 +64,7 @@ static size_t filter(tp_run_log *L, char *text, size_t bytes, int64_t keep)
     size_t used = 0, left = bytes;
     const char *begin = text;
     char why[200];
-    const bool is_text = tp_file_text(&begin, &left, why, sizeof why); /* skips a byte order mark */
+    const bool is_text = tp_skip_bom(&begin, &left, why, sizeof why); /* skips a byte order mark */
     char *line = is_text ? text + (bytes - left) : text, *end = text + bytes, *next;
     for (; line < end; line = next) {
         char *newline = memchr(line, '\n', (size_t)(end - line));
@@ -108,19 +108,6 @@ double tp__log_last(const tp_run_log *L, const char *key)
     return json_number_value(json_object_get(L->last, key));
 }
 
-/* Writes all bytes despite signals. False with errno set. */
-static bool write_all(int fd, const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        const ssize_t n = write(fd, text, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        text += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
 bool tp__log_write(tp_run_log *L, json_t *object)
 {
     void *locale = tp_c_locale_begin();
@@ -131,7 +118,7 @@ bool tp__log_write(tp_run_log *L, json_t *object)
     const size_t length = line ? strlen(line) : 0;
     errno = ENOMEM;
     if (line) line[length] = '\n'; /* replaces the terminator: one write per line */
-    const bool done = line && write_all(L->fd, line, length + 1);
+    const bool done = line && tp_write_bytes(L->fd, line, length + 1);
     const int error = errno;
     free(line);
     errno = error;

@@ -234,7 +234,8 @@ void tp_options_free(const tp_option *table, void *settings)
 /* ---- checkpoints ---- */
 
 /* An unset text is stored as an empty string. */
-static bool restore(const tp_option *o, void *settings, const char *value, char *why, size_t size)
+bool tp__option_restore(const tp_option *o, void *settings, const char *value, char *why,
+                        size_t size)
 {
     if (o->kind != TP_OPTION_TEXT || *value) return tp_option_set(o, settings, value, why, size);
     char **text = tp__option_member(o, settings);
@@ -291,7 +292,7 @@ bool tp_options_read(const tp_option *table, void *settings, const tp_file *F, c
         any = any || value;
         if (!value) {
             if (!lacking) lacking = row[i];
-        } else if (!restore(row[i], settings, value, reason, sizeof reason)) {
+        } else if (!tp__option_restore(row[i], settings, value, reason, sizeof reason)) {
             snprintf(why, size, "%s: '%s': %s", tp_file_path(F), key, reason);
             return false;
         }

@@ -28,6 +28,20 @@ void tp__option_range(const tp_option *o, char *text, size_t size);
 /* The first saved text that a checkpoint cannot hold because it is not UTF-8, or NULL. */
 const tp_option *tp__options_unfit(const tp_option *table, const void *settings);
 
+/* tp_option_set, but an empty text is a text that is not given, as in checkpoints. */
+bool tp__option_restore(const tp_option *o, void *settings, const char *value, char *why,
+                        size_t size);
+
+/* The object in a config.json; NULL with the reason in why, which begins with the path. why may be
+ * NULL. */
+json_t *tp__config_read(const char *path, char *why, size_t size);
+
+/* Reads the settings of a config.json of `program` over those of a table. has: the names of the
+ * rows that it sets; without --resume, --overwrite, --plan, --lr-range and --config.
+ * by_hand: a person wrote it, no run. False with the reason in why, which begins with the path. */
+bool tp__settings_read(const tp_option *table, const char *program, const char *path,
+                       void *settings, tp_given_flags *has, bool *by_hand, char *why, size_t size);
+
 /* All flags as one JSON object: config.json. */
 json_t *tp__options_json(const tp_option *table, const void *settings);
 

@@ -31,6 +31,7 @@ static bool collect(tp_trainer *r, const char *mine, const uint64_t *n, char *al
 bool tp_run_collect(tp_run *R, const void *mine, size_t n, void **all, size_t *bytes)
 {
     tp_trainer *r = R ? tp__run_of(R) : NULL;
+    if (!all || !bytes) return false;
     *all = NULL;
     *bytes = n;
     if (!r) return false;

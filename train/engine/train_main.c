@@ -82,11 +82,16 @@ static void train(tp_trainer *r)
     r->watch = (tp_stopwatch){ .began = began, .going = began };
     tp_device_reset_profile(r->run.D); /* leave out the time of opening the run */
     if (r->unvalidated && !tp__run_finish_validation(r)) return;
-    if (r->unvalidated || r->run.update >= r->last) return;
+    if (tp__course_over(r) && !r->unvalidated && !r->ends) { /* --patience is new */
+        r->ends = true;
+        tp__run_save(r);
+    }
+    if (r->unvalidated || r->run.update >= r->last || tp__course_over(r)) return;
     while (!last && tp__run_update(r, &norm)) {
         const bool stop = stopping(r) != 0;
         last = r->run.update >= r->last || is_late(r) || stop;
         if (!tp__run_after_update(r, norm, last, stop)) return;
+        last = last || tp__course_over(r);
         if (!last && stopping(r)) { /* the signal came during the reports */
             last = true;
             if (r->saved < r->run.update) tp__run_save(r);
@@ -102,7 +107,7 @@ static bool is_complete(const tp_trainer *r)
 {
     const tp_run *R = &r->run;
     const int64_t whole = tp__run_steps_shape(r) ? 0 : r->o->epochs * R->per_epoch;
-    return R->update >= (whole > 0 ? whole : r->last) && !r->unvalidated;
+    return (R->update >= (whole > 0 ? whole : r->last) || tp__course_over(r)) && !r->unvalidated;
 }
 
 static const char *reason(const tp_trainer *r)
@@ -127,16 +132,18 @@ static const char *quoted(char *buf, size_t size, const char *path)
 static void say_goodbye(const tp_trainer *r)
 {
     const tp_run *R = &r->run;
-    char path[TP_PATH + 2], score[400], text[3 * TP_PATH];
+    char path[TP_PATH + 2], score[400], text[3 * TP_PATH], early[80] = "";
     const bool complete = is_complete(r), by_steps = !stopping(r) && R->update >= r->last;
     snprintf(score, sizeof score, r->t->score_text, r->best);
+    if (tp__course_over(r))
+        snprintf(early, sizeof early, ", ended by --patience %lld", (long long)r->o->patience);
     if (complete && isfinite(r->best))
-        snprintf(text, sizeof text, "Done: %lld updates; best %s: %s", (long long)R->update, score,
-                 r->folder.best);
+        snprintf(text, sizeof text, "Done: %lld updates%s; best %s: %s", (long long)R->update,
+                 early, score, r->folder.best);
     else if (complete)
         snprintf(text, sizeof text,
-                 "Done: %lld updates; no best model: no validation gave a score. Last model: %s",
-                 (long long)R->update, r->folder.last);
+                 "Done: %lld updates%s; no best model: no validation gave a score. Last model: %s",
+                 (long long)R->update, early, r->folder.last);
     else
         snprintf(text, sizeof text,
                  "%s %s update %lld, saved in the checkpoint. Continue with: "
@@ -159,7 +166,10 @@ static int complain(const tp_trainer *r)
 static int finish(tp_trainer *r, double began)
 {
     tp_peers_during(r->peers, "the end of the run", TP_PATIENCE);
-    if (!r->why[0] && r->t->done) r->t->done(&r->run);
+    if (!r->why[0] && r->t->done) {
+        r->t->done(&r->run);
+        tp__run_fine(r); /* what it did on tapes may have failed */
+    }
     tp__progress_end(&r->bar);
     if (r->why[0])
         complain(r);
@@ -175,6 +185,7 @@ static int run(tp_trainer *r)
     const double began = tp_seconds();
     if (r->o->plan) return r->run.rank > 0 ? 0 : tp__run_plan(r);
     tp_catch_signals();
+    if (r->range.updates > 0) return tp__run_range(r);
     if (begin(r)) train(r);
     return finish(r, began);
 }

@@ -40,9 +40,11 @@ static void open_device(tp_trainer *r, bool dry, bool blank)
     tp_run *R = &r->run;
     const char *device = device_of(r, name, sizeof name);
     if (r->why[0]) return;
+    /* on a GPU a trace needs the profile's times */
+    const bool profile = o->profile || (o->trace && strncmp(device, "cuda", 4) == 0);
     R->D = tp_device_open(
         device,
-        &(tp_device_opts){ .threads = (int)o->machine.threads, .dry = dry, .profile = o->profile });
+        &(tp_device_opts){ .threads = (int)o->machine.threads, .dry = dry, .profile = profile });
     R->P = tp_params_new(R->D, &(tp_params_opts){ .seed = (uint64_t)o->seed,
                                                   .dtype = dtype == TP_F64 ? TP_F64 : TP_F32,
                                                   .blank = blank });
@@ -71,6 +73,9 @@ static bool make_optimizer(tp_trainer *r)
 {
     tp_run *R = &r->run;
     r->O = r->t->optimizer ? r->t->optimizer(R) : tp_train_optimizer(R->P, r->o, false, NULL, NULL);
+    if (r->o->ema > 0 && tp_optim_has_averages(r->O))
+        return tp__run_fail(r, "--ema %g: this optimiser keeps averages of its own; give --ema 0",
+                            r->o->ema);
     if (r->o->ema > 0) r->ema = tp_ema_new(R->P, r->o->ema);
     return tp__run_fine(r);
 }
@@ -110,14 +115,15 @@ static bool measure_run(tp_trainer *r)
                             "lower --batch or --accumulation",
                             (long long)(r->batch > 0 ? r->batch : o->batch),
                             (long long)o->accumulation, r->t->unit);
-    r->last = end_of(r, o->steps);
+    r->last = r->range.updates > 0 ? r->range.updates : end_of(r, o->steps);
     return r->last > 0 || tp__run_fail(r, "--steps N is needed%s: how many updates to make",
                                        R->per_epoch > 0 ? ", or --epochs N" : "");
 }
 
 static bool open_data(tp_trainer *r, tp_file *from)
 {
-    if (!tp__run_take_rows(r)) return false;
+    r->given = tp__options_json(r->t->command.table, r->run.settings);
+    if (!tp__events_check(r) || !tp__run_take_rows(r)) return false;
     r->opened = true;
     r->t->open(&r->run, from);
     return measure_run(r);
@@ -138,7 +144,7 @@ static bool build_run(tp_trainer *r, tp_file *from, bool resumed)
         return tp__run_fail(r, "--graph cannot record the batch norms of --sync-bn: leave one out");
     if (r->peers && r->o->sync_bn) tp_peers_batch_norm(r->peers, r->run.D);
     if (r->X && !tp_exchange_ok(r->X)) return tp__run_fail(r, "%s", tp_exchange_why(r->X));
-    return make_optimizer(r);
+    return tp__course_begin(r) && make_optimizer(r);
 }
 
 static bool begin_with(tp_trainer *r, tp_file *from)
@@ -164,18 +170,25 @@ static bool is_free(tp_trainer *r)
                             "run folder %s already holds a run: continue it with --resume, choose "
                             "another --run-dir, or start over with --overwrite",
                             r->folder.path);
-    return is_missing(r, r->folder.best) ||
-           tp__run_fail(r,
-                        "run folder %s holds the best model of a run without a last checkpoint: "
-                        "choose another --run-dir, or start over with --overwrite",
-                        r->folder.path);
+    const char *what = NULL;
+    if (!is_missing(r, r->folder.best))
+        what = "the best model";
+    else if (tp__run_has_kept(r))
+        what = "kept checkpoints";
+    if (!what) return !r->why[0];
+    return tp__run_fail(r,
+                        "run folder %s holds %s of a run without a last checkpoint: choose another "
+                        "--run-dir, or start over with --overwrite",
+                        r->folder.path, what);
 }
 
-/* Opens a new run. With --plan no run folder is touched. */
-static bool open_fresh(tp_trainer *r)
+/* Opens a new run. --plan touches no run folder, and --lr-range only files of its own there. */
+static bool open_fresh(tp_trainer *r, const tp_given_flags *given)
 {
     const char *init = r->o->init;
-    if (!r->o->plan && r->run.rank == 0 && !r->o->overwrite && !is_free(r)) return false;
+    if (!tp__run_take_range(r, given)) return false;
+    const bool begins = !r->o->plan && r->range.updates == 0 && r->run.rank == 0;
+    if (begins && !r->o->overwrite && !is_free(r)) return false;
     r->saved = -1;
     tp__run_compare(r);
     if (!init) return begin_with(r, NULL);
@@ -209,9 +222,9 @@ static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags 
     if (wanted->plan)
         return tp__run_fail(
             r, "--plan describes a new run: leave out --resume and give the flags of the run");
-    if (wanted->init || wanted->overwrite)
-        return tp__run_fail(
-            r, "--resume continues a run: it cannot be combined with --init or --overwrite");
+    if (wanted->init || wanted->overwrite || wanted->lr_range)
+        return tp__run_fail(r, "--resume continues a run: it cannot be combined with --init, "
+                               "--overwrite or --lr-range");
     tp_file *from = tp_file_open(r->folder.last);
     bool done = tp_file_ok(from) || tp__run_fail(r, "cannot resume: %s", tp_file_why(from));
     done = done && is_ours(r, from);
@@ -241,10 +254,13 @@ bool tp__run_files(tp_trainer *r)
     const int64_t keep = r->unvalidated ? r->run.update - 1 : r->run.update;
     if (!tp__folder_config(&r->folder, tp__run_config(r)))
         return tp__run_fail(r, "%s", r->folder.why);
-    if (!resumed && (!discard(r, r->folder.last) || !discard(r, r->folder.best))) return false;
+    if (!resumed &&
+        (!discard(r, r->folder.last) || !discard(r, r->folder.best) || !tp__run_discard_kept(r)))
+        return false;
+    if (resumed && !tp__run_keep_last(r)) return false; /* a kill may have come before */
     if (!tp__log_open(&r->log, r->folder.log, keep)) return tp__run_fail(r, "%s", r->log.why);
     r->seconds = tp__log_last(&r->log, "seconds");
-    return true;
+    return tp__events_open(r, keep);
 }
 
 /* ---- opening and closing ---- */
@@ -254,7 +270,7 @@ static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
                      const tp_given_flags *given)
 {
     const tp_train_settings *wanted = asked;
-    if (!tp__run_new_settings(r, &r->run.settings, asked, given)) return;
+    if (!tp__run_settle(r, asked, given)) return;
     r->o = r->run.settings;
     const bool writes = !wanted->plan && r->run.rank == 0;
     const bool named = tp__folder_name(&r->folder, wanted->run_dir);
@@ -269,7 +285,7 @@ static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
     else if (wanted->resume)
         open_resumed(r, asked, given);
     else if (tp_options_parse(&r->command, argc, argv, r->run.settings, NULL) == TP_PARSED)
-        open_fresh(r);
+        open_fresh(r, given);
 }
 
 bool tp__run_open(tp_trainer *r, const tp_training *t, tp_peers *peers, int argc, char **argv,
@@ -291,7 +307,8 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, tp_peers *peers, int argc
     if (!r->run.state) return tp__run_fail(r, "out of memory");
     if (tp__run_new_settings(r, &asked, NULL, NULL)) {
         *status = tp__run_parse(r, argc, argv, asked, &given);
-        if (*status == TP_PARSED && tp__run_everywhere(r, !r->why[0]))
+        if (*status == TP_PARSED &&
+            tp__run_everywhere(r, !r->why[0] && tp__run_take_config(r, argc, argv, asked)))
             open_run(r, argc, argv, asked, &given);
     }
     if (asked) tp_options_free(t->command.table, asked);
@@ -318,9 +335,12 @@ static void free_parts(tp_trainer *r)
 void tp__run_close(tp_trainer *r)
 {
     tp__log_close(&r->log);
+    tp__events_close(r);
     json_decref(r->notes);
     json_decref(r->own);
     json_decref(r->preset);
+    json_decref(r->given);
+    tp__run_free_config(r);
     if (r->run.state) free_parts(r);
     if (r->run.settings) tp_options_free(r->t->command.table, r->run.settings);
     free(r->run.settings);

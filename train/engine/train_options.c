@@ -174,7 +174,8 @@ tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_
         else if (raw_eps && strcmp(name, "raw_eps") == 0)
             values[n++] = (tp_optim_value){ name, 1.0 };
     }
-    return tp_optim_new(P, k ? k->name : NULL, &(tp_optim_opts){ values, rule, env });
+    return tp_optim_new(P, k ? k->name : NULL,
+                        &(tp_optim_opts){ .values = values, .factors = rule, .env = env });
 }
 
 /* ---- all flags ---- */
@@ -204,6 +205,10 @@ const tp_option tp_inspection_options[] = {
             "Check every result and gradient for NaN and infinity, and name the op that produced "
             "the first one. Slow; does not change results."),
     TP_FLAG("profile", O, profile, 0, "Print the time spent in each op when the run ends."),
+    TP_STRING("trace", O, trace, "FILE", 0,
+              "Write when each op of this process's third update ran, as JSON for "
+              "ui.perfetto.dev. On CUDA the whole run then takes the times of its ops, and --graph "
+              "has no effect."),
     { 0 },
 };
 
@@ -211,7 +216,8 @@ const tp_option tp_device_options[] = {
     TP_ROWS(tp_machine_options),
     TP_ROWS(tp_inspection_options),
     TP_FLAG("graph", O, graph, 0,
-            "CUDA: launch forward and backward as one captured graph. Faster for small models; "
+            "CUDA: launch each update as one captured graph (forward and backward alone, if "
+            "several processes train or --histograms needs gradients). Faster for small models; "
             "does not change results. No effect with --accumulation."),
     { 0 },
 };
@@ -223,9 +229,16 @@ const tp_option tp_run_options[] = {
             "Resume the run in the folder from last.safetensors, bit for bit as if it had never "
             "stopped. Flags that would change its course are refused."),
     TP_FLAG("overwrite", O, overwrite, 0, "Start over in a folder that already holds a run."),
+    TP_STRING("config", O, config, "FILE", 0,
+              "Begin with the settings in this file, such as the config.json of another run; flags "
+              "win over it. Give --run-dir too: the file has that of its run."),
     TP_FLAG("plan", O, plan, 0,
             "Do not train: print the number of parameters, the memory of a step (for each value "
             "of --recompute, if the program has it) and the time that the run would take here."),
+    TP_STRING("lr-range", O, lr_range, "FROM:TO", 0,
+              "Do not train a model to keep: multiply the learning rate by the same factor after "
+              "each of 100 updates (FROM:TO:N: of N), from FROM to TO or until the loss diverges, "
+              "and write the losses to lr-range.jsonl and lr-range.svg in the run's folder."),
     TP_STRING("init", O, init, "FILE", 0,
               "Start from the weights of this checkpoint of the same model. Optimiser, schedule "
               "and data position start from the beginning."),
@@ -259,14 +272,19 @@ const tp_option tp_rate_options[] = {
     TP_NUM("lr", O, lr, 0, 1000, TP_SAVED, "Learning rate."),
     TP_NUM("warmup", O, warmup, 0, TP_BIG, TP_SAVED,
            "Updates over which the learning rate rises linearly from 0."),
-    TP_CHOICE("schedule", O, schedule, "constant|linear|cosine|step|onecycle", TP_SAVED,
+    TP_CHOICE("schedule", O, schedule, "constant|linear|cosine|step|onecycle|plateau", TP_SAVED,
               "Learning rate after the warm-up; linear and cosine reach --lr-end at the last "
-              "update."),
-    TP_NUM("lr-end", O, lr_end, 0, 1000, TP_SAVED, "Final learning rate of linear and cosine."),
+              "update, plateau drops where validations find nothing better."),
+    TP_NUM("lr-end", O, lr_end, 0, 1000, TP_SAVED,
+           "Final learning rate of linear and cosine, the lowest of plateau."),
     TP_INT("lr-every", O, lr_every, 1, TP_BIG, TP_SAVED,
            "Updates between the drops of --schedule step."),
-    TP_NUM("lr-factor", O, lr_factor, 0, 1, TP_SAVED,
-           "Factor by which each drop of --schedule step multiplies the learning rate."),
+    TP_NUM(
+        "lr-factor", O, lr_factor, 0, 1, TP_SAVED,
+        "Factor by which each drop of --schedule step and plateau multiplies the learning rate."),
+    TP_INT("lr-patience", O, lr_patience, 1, TP_BIG, TP_SAVED,
+           "Validations in a row without a better score after which --schedule plateau drops the "
+           "learning rate. Only those that --eval-every asks for count."),
     { 0 },
 };
 
@@ -300,9 +318,26 @@ const tp_option tp_report_options[] = {
     TP_INT("checkpoint-every", O, checkpoint_every, 0, TP_BIG, TP_FREE,
            "Updates between checkpoints, in addition to those at the end of each epoch and of the "
            "run; 0: only those."),
+    TP_INT("patience", O, patience, 0, TP_BIG, TP_FREE,
+           "End the run after so many validations in a row without a better score; 0: never. Only "
+           "those that --eval-every asks for count. A resumed run may change it."),
+    TP_INT("keep-last", O, keep_last, 0, 1000000, TP_FREE,
+           "Keep so many checkpoints, the newest, as last-UPDATE.safetensors beside "
+           "last.safetensors; 0: none."),
+    TP_INT("keep-best", O, keep_best, 0, 1000000, TP_FREE,
+           "Keep the weights of so many validations, those with the best scores, as "
+           "best-UPDATE.safetensors beside best.safetensors; 0: none."),
     TP_FLAG("report", O, report, 0,
             "Write report.html into the run's folder after each validation: a page with curves, "
             "settings, memory and time, as tp-report does."),
+    TP_FLAG("tensorboard", O, tensorboard, 0,
+            "Write event files for TensorBoard into the run's folder: every number of log.jsonl, "
+            "and the pictures that validations write."),
+    TP_STRING("tensorboard-dir", O, tensorboard_dir, "DIR", 0,
+              "With --tensorboard: write the event files into this folder instead."),
+    TP_CHOICE("histograms", O, histograms, "none|weights|gradients|both", 0,
+              "With --tensorboard: write a histogram of each parameter at every validation: of its "
+              "values, of its gradient in the last update, or of both."),
     { 0 },
 };
 
@@ -331,6 +366,7 @@ tp_train_settings tp_train_defaults(const char *run_dir)
                             .lr = 1e-3,
                             .lr_every = 1000,
                             .lr_factor = 0.5,
+                            .lr_patience = 3,
                             .log_every = 50,
                             .eval_every = 1 };
     tp__optimizer_defaults(&s);

@@ -71,10 +71,25 @@ static bool rehearse(tp_trainer *trial)
     tp_tensor norm;
     for (int64_t u = 0; u < updates; u++)
         if (!tp__run_update(trial, &norm)) return false;
-    trial->patience = updates + 1;
+    trial->calls = updates + 1;
+    /* takes a block */
+    const bool swapped = tp_optim_has_averages(trial->O) && tp_optim_swap(trial->O);
     trial->t->validate(&trial->run, text, sizeof text);
-    trial->patience = 0;
+    if (swapped) tp_optim_swap(trial->O);
+    trial->calls = 0;
     return tp__run_fine(trial) && tp__run_update(trial, &norm);
+}
+
+/* The share of the parameters that are not frozen: only these have gradients. */
+static double trained(const tp_params *P)
+{
+    int64_t all = 0, some = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        if (it.buffer || it.alias_of) continue;
+        all += tp_numel(it.tensor);
+        some += it.frozen ? 0 : tp_numel(it.tensor);
+    }
+    return all > 0 ? (double)some / (double)all : 1;
 }
 
 /* `built`, the device memory after building, consists of the moments, other models, a block each
@@ -93,7 +108,7 @@ static void account(tp_trainer *trial, size_t built, tp_forecast *m)
     const double carried = kept - (double)built - block - rounded * (block + other);
     *m = (tp_forecast){
         .weights = (1 + rounded) * block,
-        .gradients = block,
+        .gradients = trained(R->P) * block,
         .optimizer = (double)moments,
         .averages = (double)averages * block,
         .other = (1 + rounded) * other,
@@ -102,8 +117,9 @@ static void account(tp_trainer *trial, size_t built, tp_forecast *m)
         .ahead = trial->t->host_bytes ? trial->t->host_bytes(R) : 0,
         .process = (double)(stats.held_peak_bytes + packed),
     };
-    m->activations =
-        m->peak - m->weights - m->gradients - m->optimizer - m->averages - m->other - m->state;
+    const double known =
+        m->weights + m->gradients + m->optimizer + m->averages + m->other + m->state;
+    m->activations = m->peak > known ? m->peak - known : 0;
 }
 
 /* The trial is one process. In several, the moments may be divided, and gradients are exchanged

@@ -5,10 +5,11 @@
  * best and last checkpoint always agree. A signal ends a validation early; the checkpoint records
  * this, and the resumed run starts with that validation and its report.
  *
- * With --profile, also the run's time by op. */
+ * With --profile, also the run's time by op; with --trace, that of an update. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/observe.h>
 #include <tapegrad/report.h>
 #include <unistd.h>
 
@@ -52,10 +53,37 @@ json_t *tp__op_times_json(tp_device *D)
     return list;
 }
 
+/* ---- the trace of an update ---- */
+
+/* Updates made before the traced one: they allocate memory and start threads. */
+enum { TRACED = 2 };
+
+void tp__run_trace(tp_trainer *r, bool begins)
+{
+    char why[TP_PATH + 600];
+    if (!r->o->trace || r->run.trial || r->run.rank > 0 || r->made != TRACED) return;
+    if (begins)
+        tp_trace_begin(r->run.D);
+    else if (tp_trace_end(r->run.D, r->o->trace, why, sizeof why))
+        tp_run_say(&r->run, "trace of update %lld: %s", (long long)r->run.update + 1, r->o->trace);
+    else
+        tp_run_say(&r->run, "warning: no trace: %s", why);
+}
+
+static void excuse_trace(tp_trainer *r)
+{
+    if (r->o->trace && r->run.rank == 0 && r->made <= TRACED)
+        tp_run_say(&r->run,
+                   "warning: no trace: it is of the third update of a process, and this one made "
+                   "only %lld",
+                   (long long)r->made);
+}
+
 /* ---- duties ---- */
 
 typedef struct duties {
     bool validate, report, save, epoch_end;
+    bool regular; /* the validation is not only due to the end of the run */
 } duties;
 
 static bool due(int64_t every, int64_t n)
@@ -63,17 +91,23 @@ static bool due(int64_t every, int64_t n)
     return every > 0 && n % every == 0;
 }
 
+bool tp__run_validates(const tp_trainer *r, int64_t update)
+{
+    const int64_t every = r->o->eval_every, epoch = r->run.per_epoch;
+    return epoch > 0 ? update % epoch == 0 && due(every, update / epoch) : due(every, update);
+}
+
 static duties duties_of(const tp_trainer *r, bool last)
 {
     const tp_train_settings *o = r->o;
     const tp_run *R = &r->run;
     const bool end = R->per_epoch > 0 && R->update % R->per_epoch == 0;
-    const bool measure = R->per_epoch > 0 ? end && due(o->eval_every, R->update / R->per_epoch)
-                                          : due(o->eval_every, R->update);
-    return (duties){ .validate = measure || last,
-                     .report = due(o->log_every, R->update) || end || measure || last,
+    const bool regular = tp__run_validates(r, R->update), measure = last || regular;
+    return (duties){ .validate = measure,
+                     .report = due(o->log_every, R->update) || end || measure,
                      .save = due(o->checkpoint_every, R->update) || end || last,
-                     .epoch_end = end };
+                     .epoch_end = end,
+                     .regular = regular };
 }
 
 /* ---- validation ---- */
@@ -93,29 +127,38 @@ static void announce_score(tp_trainer *r, const char *text, bool best)
 static bool is_best(const tp_trainer *r, double score)
 {
     const bool again = score == r->best && r->run.update == r->best_at;
-    return isfinite(score) && (again || (r->t->higher ? score > r->best : score < r->best));
+    return tp__is_better(r->t, score, r->best) || (again && isfinite(score));
+}
+
+/* Exchanges the weights for the averages to validate with, and back. False: there are none, or no
+ * memory, which the optimiser reports. */
+static bool swap_averages(tp_trainer *r)
+{
+    if (tp_optim_has_averages(r->O)) return tp_optim_swap(r->O);
+    return r->ema && !r->o->ema_aside && tp_ema_swap(r->ema);
 }
 
 /* Validates, with the averaged weights unless --ema-aside, and saves a new best model. False if a
  * signal or an error ended it early. */
-static bool validate(tp_trainer *r)
+static bool validate(tp_trainer *r, bool regular)
 {
     char text[400] = "";
-    const bool averages = r->ema && !r->o->ema_aside;
-    if (averages) tp_ema_swap(r->ema);
+    const bool swapped = swap_averages(r);
     const double own = r->t->validate(&r->run, text, sizeof text), score = tp__run_first(r, own);
     if (!text[0]) snprintf(text, sizeof text, r->t->score_text, score);
     if (!json_object_get(r->notes, r->t->score)) tp_run_note(&r->run, r->t->score, score);
     const bool stopped = tp_stop_signal() != 0 || !tp__run_fine(r);
     const bool done = !tp__run_anywhere(r, stopped);
-    const bool best = done && is_best(r, score) && tp__run_save_best(r, score);
+    const bool best = done && is_best(r, score) && tp__run_save_best(r, r->folder.best, score);
     if (best) {
         r->best = score;
         r->best_at = r->run.update;
         if (r->t->best && r->run.rank == 0) r->t->best(&r->run);
     }
-    if (averages) tp_ema_swap(r->ema);
+    if (done && tp__run_fine(r)) tp__run_keep_best(r, score, best);
+    if (swapped) swap_averages(r);
     if (done) announce_score(r, text, best);
+    if (done && regular && tp__run_fine(r)) tp__course_take(r, score); /* else it is repeated */
     if (done && !isfinite(score))
         tp_run_say(&r->run, "the %s of this validation is %g: the model is not saved as the best",
                    r->t->score, score);
@@ -173,11 +216,13 @@ static void set(json_t *line, const char *key, double x)
 }
 
 /* Seconds an update that exchanging gradients took: while nothing else was done, and during
- * backward. */
+ * backward. On GPUs the first report says how gradients travel. */
 static void set_exchange(tp_trainer *r, json_t *line)
 {
     const tp_exchange_stats now = tp_exchange_stats_of(r->X), *before = &r->exchanged;
     const double updates = (double)(now.updates - before->updates);
+    if (before->updates == 0 && strcmp(now.path, "messages") != 0)
+        tp_run_say(&r->run, "gradients travel by %s", now.path);
     set(line, "exchange_exposed", (now.exposed - before->exposed) / updates);
     set(line, "exchange_hidden", (now.hidden - before->hidden) / updates);
     r->exchanged = now;
@@ -195,7 +240,7 @@ static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, jso
     set(line, "seconds", r->seconds);
     set(line, "loss", now->loss);
     if (r->own) json_object_update(line, r->own);
-    set(line, "lr", tp__run_rate(r, R->update - 1));
+    set(line, "lr", r->rate);
     set(line, "grad_norm", r->norm);
     snprintf(key, sizeof key, "%s_per_s", r->t->unit);
     set(line, key, now->units_per_s);
@@ -210,8 +255,13 @@ static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, jso
 
 static bool report(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *validation)
 {
-    if (r->run.rank == 0 && !tp__log_write(&r->log, make_line(r, now, epoch_end, validation)))
-        return tp__run_fail(r, "%s", r->log.why);
+    if (r->run.rank == 0) {
+        json_t *line = make_line(r, now, epoch_end, validation);
+        const bool done = tp__log_write(&r->log, json_incref(line));
+        if (done) tp__events_report(r, line);
+        json_decref(line);
+        if (!done) return tp__run_fail(r, "%s", r->log.why);
+    }
     if (r->t->after) r->t->after(&r->run);
     r->sum.report = 0;
     r->sum.reported = 0;
@@ -252,9 +302,11 @@ static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
     json_t *validation = NULL;
     if (todo.validate && !r->unvalidated) {
         r->notes = json_object();
-        r->unvalidated = !validate(r);
+        r->unvalidated = !validate(r, todo.regular);
+        if (tp__course_over(r)) r->ends = todo.save = true;
         validation = r->notes;
         r->notes = NULL;
+        if (!r->unvalidated) tp__events_validated(r);
         if (!tp__run_everywhere(r, tp__run_fine(r))) save_unvalidated(r);
     }
     bool done = tp__run_fine(r);
@@ -357,6 +409,7 @@ bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop)
     show(r, &now, todo.report && !r->unvalidated);
     const bool done = keep_files(r, &now, todo);
     resume_clock(r, paused, todo.report && !r->unvalidated);
+    if (last) excuse_trace(r);
     return done;
 }
 
@@ -366,6 +419,7 @@ bool tp__run_finish_validation(tp_trainer *r)
     todo.validate = todo.report = todo.save = true;
     r->unvalidated = false;
     r->ends = r->run.update >= r->last;
+    r->rate = tp__run_rate(r, r->run.update - 1);
     char text[200];
     const snapshot now = take_snapshot(r, tp__run_first(r, r->sum.report / r->sum.reported));
     own_figures(r, &now, true, text, sizeof text);

@@ -26,6 +26,7 @@ bool tp__run_fail(tp_trainer *r, const char *fmt, ...)
 bool tp__run_lost(tp_trainer *r, const char *why)
 {
     static const char advice[] = "a lower --lr, a longer --warmup or a smaller --clip";
+    r->lost = r->lost || !r->why[0];
     const char *search = r->o->check_finite ? "" : "; --check-finite names the op (slow)";
     if (r->saved < 0) return tp__run_fail(r, "%s; try %s%s", why, advice, search);
     return tp__run_fail(r,
@@ -77,7 +78,7 @@ bool tp_run_stopped(tp_run *R)
 {
     if (!R) return false;
     tp_trainer *r = tp__run_of(R);
-    const bool enough = r->patience > 0 && --r->patience == 0; /* ends a trial's validation */
+    const bool enough = r->calls > 0 && --r->calls == 0; /* ends a trial's validation */
     return enough || tp_stop_signal() || !tp_run_ok(R);
 }
 

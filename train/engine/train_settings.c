@@ -13,10 +13,10 @@
 
 static bool is_in_log(const tp_training *t, const char *name)
 {
-    const char *const ours[] = { "step", "epoch",      "seconds",          "loss",
-                                 "lr",   "grad_norm",  "memory",           "process",
-                                 "ops",  "train_loss", "exchange_exposed", "exchange_hidden",
-                                 t->unit };
+    const char *const ours[] = { "step",  "epoch",      "seconds",          "loss",
+                                 "lr",    "grad_norm",  "memory",           "process",
+                                 "ops",   "train_loss", "exchange_exposed", "exchange_hidden",
+                                 "ended", t->unit };
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (strcmp(name, ours[i]) == 0) return true;
     return false;
@@ -66,19 +66,26 @@ static const char every_folder[] =
     "FILES\n"
     "    last.safetensors  checkpoint: everything the next update depends on\n"
     "    best.safetensors  the weights with the best validation score, and their configuration\n"
+    "    last-UPDATE.safetensors, best-UPDATE.safetensors\n"
+    "                      with --keep-last and --keep-best: more of both\n"
     "    log.jsonl         one JSON object per report: step, seconds (of training, without\n"
     "                      validations and checkpoints), loss, lr, grad_norm, memory and\n"
     "                      process (peak bytes of device and process); if the data has\n"
     "                      epochs, also epoch and, at the end of each, train_loss;\n"
-    "                      after a validation also ops, if --profile times them; with\n"
+    "                      after a validation also ops, if --profile times them, and\n"
+    "                      ended, \"patience\", if --patience ends the run; with\n"
     "                      several processes exchange_exposed and exchange_hidden, seconds\n"
     "                      an update of exchanging gradients alone and during backward\n"
-    "    config.json       all settings, those of the preset that differ (preset_values),\n"
-    "                      machine, expected memory (memory_plan)\n"
+    "    config.json       all settings, what follows from them and the data (derived), those\n"
+    "                      of the preset that differ (preset_values), machine, expected\n"
+    "                      memory (memory_plan)\n"
+    "    lr-range.jsonl, lr-range.svg\n"
+    "                      with --lr-range, alone: step, lr, loss, smooth; their picture\n"
     "    report.html       with --report: a page with curves, settings, memory and time\n"
+    "    events.out.*      with --tensorboard: what TensorBoard shows\n"
     "    lock              locked while a process uses the folder\n\n"
     "EXIT STATUS\n"
-    "    0    the run is complete, or --time is up\n"
+    "    0    the run is complete, --patience ended it, or --time is up\n"
     "    1    an error, such as an unknown preset or flags that contradict each other\n"
     "    2    a wrong command line\n"
     "    129, 130, 138, 143\n"
@@ -238,7 +245,7 @@ static void leave_out_filled_in(const tp_trainer *r, json_t *values)
 {
     const char *key;
     void *next;
-    json_t *value, *former = tp__config_read(r->folder.config);
+    json_t *value, *former = tp__config_read(r->folder.config, NULL, 0);
     const json_t *first = json_object_get(former, "preset_values");
     json_object_foreach_safe(values, next, key, value)
     {
@@ -270,6 +277,55 @@ void tp__run_compare(tp_trainer *r)
     free(preset);
 }
 
+/* ---- settings and what follows from them ---- */
+
+/* Is it the same path, which open has made absolute so that it holds in any folder? */
+static bool is_same_path(const json_t *given, const json_t *now)
+{
+    if (!json_is_string(given) || !json_is_string(now)) return false;
+    char *path = strdup(json_string_value(given));
+    tp_absolute_path(&path);
+    const bool same = path && strcmp(path, json_string_value(now)) == 0;
+    free(path);
+    return same;
+}
+
+/* A checkpoint has what open made of the settings. Those that are as open left them in the run that
+ * is resumed were not given: this puts back what was. */
+static void take_former(const tp_trainer *r, json_t *given)
+{
+    const char *key;
+    json_t *value, *former = tp__config_read(r->folder.config, NULL, 0);
+    const json_t *first = json_object_get(former, "settings");
+    json_object_foreach(json_object_get(former, "derived"), key, value)
+    {
+        json_t *was = json_object_get(first, key);
+        if (was && json_equal(value, json_object_get(given, key))) json_object_set(given, key, was);
+    }
+    json_decref(former);
+}
+
+/* Adds the settings that were given, or are of a preset, and those that open derived from them and
+ * from the data: in another run (--config), the latter follow from its own. */
+static void add_settings(tp_trainer *r, json_t *c)
+{
+    const char *key;
+    json_t *value, *derived = json_object();
+    tp__run_show_batch(r, true);
+    json_t *now = tp__options_json(r->t->command.table, r->run.settings);
+    tp__run_show_batch(r, false);
+    if (r->o->resume) take_former(r, r->given);
+    json_object_foreach(now, key, value)
+    {
+        const json_t *given = json_object_get(r->given, key);
+        if (json_equal(given, value)) continue;
+        json_object_set(is_same_path(given, value) ? r->given : derived, key, value);
+    }
+    json_object_set(c, "settings", r->given);
+    json_object_set_new(c, "derived", derived);
+    json_decref(now);
+}
+
 json_t *tp__run_config(tp_trainer *r)
 {
     const tp_training *t = r->t;
@@ -282,9 +338,7 @@ json_t *tp__run_config(tp_trainer *r)
     json_object_set_new(c, "score", json_string(t->score));
     json_object_set_new(c, "higher", json_boolean(t->higher));
     json_object_set_new(c, "updates", json_integer(r->last));
-    tp__run_show_batch(r, true);
-    json_object_set_new(c, "settings", tp__options_json(t->command.table, r->run.settings));
-    tp__run_show_batch(r, false);
+    add_settings(r, c);
     if (r->preset) json_object_set(c, "preset_values", r->preset);
     json_object_set_new(c, "machine", machine(r));
     if (r->plan.peak > 0) json_object_set_new(c, "memory_plan", memory_plan(&r->plan));

@@ -5,7 +5,8 @@
  *     (state.*, which hold rows of the batch)                                        as tensors
  *     settings (train.*), what evaluation needs, update, random state, the hash of
  *     the data, sums since the last report and the beginning of the epoch (sum.*),
- *     whether the run ended here by itself (ended)                                   as metadata
+ *     what validations found (course.*), whether the run ended here by itself
+ *     (ended)                                                                        as metadata
  *
  * Several processes write the last one together (tp_peers_commit), so each makes a writer with the
  * same tensors; the metadata are those of rank 0, the only one that touches the run folder. The
@@ -96,6 +97,7 @@ bool tp__run_save(tp_trainer *r)
     tp__run_show_batch(r, false);
     write_place(r, W);
     write_sums(r, W);
+    tp__course_write(r, W);
     if (r->ends && !r->unvalidated) tp_writer_meta_int(W, "ended", 1); /* run-elastic.sh reads it */
     if (r->t->write) r->t->write(&r->run, W);
     tp_optim_write(r->O, W, NULL);
@@ -103,13 +105,14 @@ bool tp__run_save(tp_trainer *r)
     const bool done = commit(r, W);
     tp_writer_free(W);
     if (done) r->saved = r->run.update;
-    return done;
+    return done && tp__run_keep_last(r);
 }
 
-bool tp__run_save_best(tp_trainer *r, double score)
+bool tp__run_save_best(tp_trainer *r, const char *path, double score)
 {
     if (r->run.rank > 0) return true;
-    tp_writer *W = tp_writer_new(r->folder.best);
+    tp_writer *W = tp_writer_new(path);
+    tp_writer_finite(W); /* an accuracy of NaN logits is a number */
     write_model(r, W);
     tp_writer_meta_num(W, r->t->score, score);
     const bool done = tp__run_fine(r) && is_there(r) && (tp_writer_commit(W) || complain(r, W));
@@ -187,10 +190,12 @@ static bool check_data(tp_trainer *r, const tp_file *F)
 bool tp__run_load(tp_trainer *r, tp_file *F)
 {
     tp_run *R = &r->run;
-    int64_t seed = 0, offset = 0, update = 0;
+    int64_t seed = 0, offset = 0, update = 0, ended = 0;
     if (!check_data(r, F)) return false;
+    if (!tp_file_int(F, "ended", &ended)) return tp__run_fail(r, "%s", tp_file_why(F));
+    r->ends = ended != 0;
     if (!read_count(r, F, "random_seed", &seed) || !read_count(r, F, "random_offset", &offset) ||
-        !read_count(r, F, "update", &update) || !read_sums(r, F))
+        !read_count(r, F, "update", &update) || !read_sums(r, F) || !tp__course_read(r, F))
         return false;
     if (!tp_params_read(R->P, F, "", &(tp_load_opts){ .convert = true }))
         return tp__run_fail(r, "%s", tp_params_why(R->P));

@@ -7,11 +7,15 @@
  * them, and the step multiplies them by the remaining factor, 1 if that was true. An update of
  * one batch of each process knows the number before its backward pass and needs no such factor.
  *
+ * With --graph a whole update is one recorded step, or, where the gradients have another use before
+ * the optimiser's (several processes, histograms), its forward and backward pass.
+ *
  * A NaN or infinite loss ends the run before anything is overwritten. On the CPU each loss is
  * read at once. On a GPU that would stall every step, so losses are summed on the device and
  * read when a report or a checkpoint is due. */
 #include <math.h>
 #include <stdio.h>
+#include <tapegrad/observe.h>
 
 #include "trainer.h"
 
@@ -135,10 +139,14 @@ static bool agree(tp_trainer *r, bool ready)
 static void differentiate(tp_trainer *r, bool ready)
 {
     tp_tape *T = r->run.T;
+    tp_trace_enter(r->run.D, "forward");
     const tp_tensor loss = r->t->loss(&r->run);
+    tp_trace_leave(r->run.D);
     if (!r->C && !agree(r, ready)) return;
     if (ready && r->X && !r->C) tp_exchange_begin(r->X);
+    tp_trace_enter(r->run.D, "backward");
     tp_backward(T, part_of(r, loss));
+    tp_trace_leave(r->run.D);
     tp_carry(T, &r->losses, tp_add(T, r->losses, weighted(r, tp_detach(T, loss))));
     for (int i = 0; i < r->terms; i++) {
         if (!tp_given(r->pending[i])) clear(r, &r->pending[i]);
@@ -146,20 +154,71 @@ static void differentiate(tp_trainer *r, bool ready)
     }
 }
 
+/* ---- the optimiser ---- */
+
+double tp__run_rate(const tp_trainer *r, int64_t update)
+{
+    if (r->range.updates > 0) return tp__range_rate(&r->range, update);
+    const double rate =
+        r->t->rate ? r->t->rate(&r->run, update) : tp_train_rate(r->o, update, r->last);
+    return rate * tp__course_factor(r);
+}
+
+/* Is the optimiser's step part of the recorded step? On the CPU the loss is read before it. */
+static bool is_whole(const tp_trainer *r)
+{
+    return r->C && r->on_gpu && tp_optim_records(r->O) && !tp__events_want_gradients(r);
+}
+
+/* The factor that averages the gradients over all targets, in all processes. */
+static double mean_of(const tp_trainer *r)
+{
+    const double batches = (double)(r->o->accumulation * r->run.ranks);
+    const double weights = r->peers ? r->weight_sum : r->weights;
+    return adds_up(r) && !knows_weights(r) && weights > 0 ? batches / weights : 1.0;
+}
+
+/* Gives the optimiser the numbers of its next step. */
+static void prepare(tp_trainer *r)
+{
+    r->mean = mean_of(r);
+    r->rate = tp__run_rate(r, r->run.update);
+    tp_grad_scale(r->O, r->mean);
+    tp_next_rate(r->O, r->rate);
+}
+
+/* Clips the gradients and changes the parameters. */
+static bool change(tp_trainer *r)
+{
+    tp_trace_enter(r->run.D, "optimizer");
+    r->clipped = tp_clip_grad_norm(r->run.P, r->o->clip / r->mean);
+    const bool stepped = tp_step(r->O, r->rate);
+    if (stepped && r->ema) tp_ema_update(r->ema);
+    tp_trace_leave(r->run.D);
+    return stepped;
+}
+
+/* ---- the step ---- */
+
 static bool run_batch(tp_trainer *r, bool ready)
 {
     tp_tape *T = r->run.T;
+    const bool whole = is_whole(r);
     r->run.targets = r->o->batch;
     tp__run_watch_rows(r, true);
+    tp_trace_enter(r->run.D, "next batch");
     r->t->next(&r->run);
+    tp_trace_leave(r->run.D);
     tp__run_watch_rows(r, false);
     if (r->C) put(r, &r->weight, weight_of(r));
     if (r->o->sync_bn && !tp__run_everywhere(r, tp__run_fine(r))) return false; /* norms wait */
     if (!tp__run_fine(r) || (r->C && !agree(r, ready))) return false;
     if (!tp_given(r->losses)) clear(r, &r->losses);
+    if (whole) prepare(r);
     if (!r->C) tp_reset(T);
     if (!r->C || tp_capture_begin(r->C)) {
         differentiate(r, ready);
+        if (whole) change(r);
         if (r->C) tp_capture_end(r->C);
     }
     r->sum.pending += weight_of(r);
@@ -189,29 +248,15 @@ static bool exchange(tp_trainer *r)
     return tp__run_everywhere(r, false);
 }
 
-/* The factor that averages the gradients over all targets, in all processes. */
-static double mean_of(const tp_trainer *r)
-{
-    const double batches = (double)(r->o->accumulation * r->run.ranks);
-    const double weights = r->peers ? r->weight_sum : r->weights;
-    return adds_up(r) && !knows_weights(r) && weights > 0 ? batches / weights : 1.0;
-}
-
 /* ---- the update ---- */
 
-double tp__run_rate(const tp_trainer *r, int64_t update)
+/* The rest of an update whose batches have run. */
+static bool step(tp_trainer *r)
 {
-    return r->t->rate ? r->t->rate(&r->run, update) : tp_train_rate(r->o, update, r->last);
-}
-
-/* Clips the gradients and changes the parameters. */
-static bool step(tp_trainer *r, tp_tensor *norm)
-{
-    r->mean = mean_of(r);
-    *norm = tp_clip_grad_norm(r->run.P, r->o->clip / r->mean);
-    tp_grad_scale(r->O, r->mean);
-    const bool stepped = tp_step(r->O, tp__run_rate(r, r->run.update));
-    if (stepped && r->ema) tp_ema_update(r->ema);
+    if (is_whole(r)) return tp__run_fine(r);
+    prepare(r);
+    tp__events_gradients(r);
+    const bool stepped = change(r);
     return tp__run_fine(r) && stepped;
 }
 
@@ -230,9 +275,13 @@ bool tp__run_update(tp_trainer *r, tp_tensor *norm)
 {
     tp_run *R = &r->run;
     tp__run_now(r, "update", R->update + 1, r->made == 0 ? TP_PATIENCE : 1);
+    tp__run_trace(r, true);
     if (!begin_update(r) || !exchange(r)) return false;
-    if (!step(r, norm) && !r->peers) return false;
+    const bool stepped = step(r);
+    *norm = r->clipped;
+    if (!stepped && !r->peers) return false;
     if (!tp__run_even_buffers(r)) return false;
+    tp__run_trace(r, false);
     r->made++;
     R->update++;
     tp__run_place(r, 0);

@@ -2,23 +2,30 @@
  *
  *     tp_train_main     train_main.c      command line, plan or run, exit status
  *     settings          train_settings.c  defaults, manual, settings on resuming, config.json
+ *                       train_config.c    --config
  *     opening           train_open.c      data, model, optimiser; new or from a checkpoint
  *     one update        train_update.c    batches, gradients, the optimiser
  *     after it          train_report.c    validation, log, checkpoints
+ *                       train_events.c    events for TensorBoard
+ *     scores            train_course.c    what validations decide
  *     checkpoints       train_state.c     last and best
+ *                       train_kept.c      more of both
  *     several processes train_peers.c     agreement, sums, rows
  *                       train_compare.c   what must be equal in all of them
  *                       train_collect.c   bytes of all
  *                       train_buffers.c   equal statistics of batch norms
- *     forecasts         train_plan.c      memory and time */
+ *     forecasts         train_plan.c      memory and time
+ *     learning rates    train_range.c     --lr-range */
 #ifndef TP_TRAINER_H
 #define TP_TRAINER_H
 
 #include <jansson.h>
+#include <tapegrad/events.h>
 #include <tapegrad/train.h>
 
 #include "folder.h"
 #include "progress.h"
+#include "range.h"
 
 /* log.jsonl: one JSON object per line, one line per report. */
 typedef struct tp_run_log {
@@ -44,6 +51,20 @@ typedef struct tp_tally {
     double reported, of_epoch, pending;
 } tp_tally;
 
+/* The settings of --config. */
+typedef struct tp_config_file {
+    void *settings;     /* over the program's defaults; NULL: no file */
+    tp_given_flags has; /* the rows that it sets */
+    bool by_hand;       /* a person wrote it */
+} tp_config_file;
+
+/* What the regular validations of a run have found. */
+typedef struct tp_course {
+    double best;        /* score; NaN: none yet */
+    int64_t stale;      /* validations since then */
+    tp_plateau plateau; /* of --schedule plateau */
+} tp_course;
+
 /* The clock since the last report. */
 typedef struct tp_stopwatch {
     double began, going; /* going: when training last continued after a pause */
@@ -63,8 +84,12 @@ typedef struct tp_trainer {
     tp_folder folder;
     tp_run_log log;
     tp_progress bar;
-    json_t *preset; /* preset values that the settings change; NULL: unknown */
-    json_t *notes;  /* filled by tp_run_note; NULL: notes are dropped */
+    tp_config_file config;
+    json_t *given;     /* the settings before the program's open */
+    json_t *preset;    /* preset values that the settings change; NULL: unknown */
+    json_t *notes;     /* filled by tp_run_note; NULL: notes are dropped */
+    tp_events *events; /* NULL: none */
+    json_t *pictures;  /* the run folder's, by name: when they were last changed */
 
     tp_optim *O;
     tp_ema *ema;                    /* NULL: no averages */
@@ -73,12 +98,15 @@ typedef struct tp_trainer {
     tp_tensor term[TP_RUN_SUMS];    /* of this batch, given to tp_run_sum */
     tp_tensor pending[TP_RUN_SUMS]; /* slots: the sums */
     int terms;
-    int64_t unread;   /* batches in them */
-    tp_tensor weight; /* slot of a recorded step: the batch's weight */
+    int64_t unread;    /* batches in them */
+    tp_tensor weight;  /* slot of a recorded step: the batch's weight */
+    tp_tensor clipped; /* the norm of the last update's gradients */
     bool on_gpu;
 
     tp_exchange_stats exchanged; /* as of the last report */
     tp_tally sum;
+    tp_range range; /* of --lr-range */
+    tp_course course;
     double weights;    /* of the current update's batches so far */
     double weight_sum; /* over all processes */
     double mean;       /* from the last update's gradients to those of its mean */
@@ -95,16 +123,18 @@ typedef struct tp_trainer {
     bool ends;        /* that checkpoint ends the run, by itself: no signal came */
     bool unvalidated; /* a signal ended the validation after this update early */
     double norm;      /* of the last gradient read */
+    double rate;      /* of the last update */
     json_t *own;      /* the program's figures for the report */
     double seconds;   /* spent on updates, by this process and earlier ones */
     double best;      /* score of best.safetensors; the worst possible: none yet */
     int64_t best_at;  /* its update, perhaps later than a resumed run's */
-    int64_t patience; /* calls of tp_run_stopped until a trial's validation ends; 0: no limit */
+    int64_t calls;    /* of tp_run_stopped until a trial's validation ends; 0: no limit */
     bool begun;       /* files were written to the run folder */
     bool opened;      /* open or share was called */
     tp_forecast plan; /* for memory; all zero: none, see plan_why */
     char plan_why[6000];
     char why[6000];
+    bool lost;    /* because of a NaN or infinity */
     bool in_sums; /* NaN in gradients, which are sums over the processes */
 } tp_trainer;
 
@@ -130,6 +160,16 @@ bool tp__run_steps_shape(const tp_trainer *r);
 /* Applies the flags that a resumed run may change; fails, naming them, on others. */
 bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given);
 
+/* ---- train_config.c ---- */
+
+/* Reads the file of --config, if there is one, into the settings of the command line, over which
+ * the flags are then read again. Fails if it cannot be used. */
+bool tp__run_take_config(tp_trainer *r, int argc, char **argv, void *asked);
+
+/* Makes the run's settings: presets, and the file's over them. */
+bool tp__run_settle(tp_trainer *r, const void *asked, const tp_given_flags *given);
+void tp__run_free_config(tp_trainer *r);
+
 /* ---- train_open.c ---- */
 
 /* Opens a run from the command line. False if it failed (r->why) or *status became an exit status.
@@ -154,7 +194,8 @@ bool tp__run_files(tp_trainer *r);
 /* Sets r->preset. Call before the program's open, which may complete the settings. */
 void tp__run_compare(tp_trainer *r);
 
-/* The content of config.json: program, model, settings, preset values, machine, memory forecast. */
+/* The content of config.json: program, model, settings, what open derived from them, preset values,
+ * machine, memory forecast. */
 json_t *tp__run_config(tp_trainer *r);
 
 /* ---- failures: train_run.c ---- */
@@ -260,6 +301,49 @@ void tp__op_times_print(tp_device *D, double seconds);
 /* The same for the log: [[op, "forward" or "backward", calls, seconds], ...]. */
 json_t *tp__op_times_json(tp_device *D);
 
+/* Does --eval-every demand a validation after this update? */
+bool tp__run_validates(const tp_trainer *r, int64_t update);
+
+/* ---- train_events.c: without --tensorboard they do nothing ---- */
+
+/* Fails if flags contradict each other. */
+bool tp__events_check(tp_trainer *r);
+
+/* Opens a file for the steps after `keep`. */
+bool tp__events_open(tp_trainer *r, int64_t keep);
+void tp__events_close(tp_trainer *r);
+
+/* Adds a line of the log; the gradients of an update before a validation, which the optimiser has
+ * not used; weights and pictures after it. */
+void tp__events_report(tp_trainer *r, const json_t *line);
+void tp__events_gradients(tp_trainer *r);
+bool tp__events_want_gradients(const tp_trainer *r); /* does it ever use them? */
+void tp__events_validated(tp_trainer *r);
+
+/* --trace: before and after each update. */
+void tp__run_trace(tp_trainer *r, bool begins);
+
+/* ---- train_course.c ---- */
+
+/* Begins the course of a new run. Fails if it waits for validations that never come. */
+bool tp__course_begin(tp_trainer *r);
+
+/* Takes the score of a validation that was due. */
+void tp__course_take(tp_trainer *r, double score);
+
+/* The factor of the learning rate of the next update: below 1 after drops of --schedule plateau. */
+double tp__course_factor(const tp_trainer *r);
+
+/* Has --patience ended the run? */
+bool tp__course_over(const tp_trainer *r);
+
+/* A part of last.safetensors. read: false with the reason in r->why. */
+void tp__course_write(const tp_trainer *r, tp_writer *W);
+bool tp__course_read(tp_trainer *r, tp_file *F);
+
+/* Is score a, of a validation, better than b? A score that is not finite never is. */
+bool tp__is_better(const tp_training *t, double a, double b);
+
 /* ---- log.c ---- */
 
 /* Opens the log for reports after step `keep`. Drops later reports, of a run killed after its last
@@ -283,9 +367,23 @@ json_t *tp__log_number(double x);
 bool tp__run_save(tp_trainer *r);
 bool tp__run_load(tp_trainer *r, tp_file *F);
 
-/* best.safetensors: weights, the model's configuration and the score. */
-bool tp__run_save_best(tp_trainer *r, double score);
+/* best.safetensors, or what is kept of others: weights, the model's configuration and the score. */
+bool tp__run_save_best(tp_trainer *r, const char *path, double score);
 bool tp__run_find_best(tp_trainer *r);
+
+/* ---- train_kept.c ---- */
+
+/* Keep last.safetensors, which is of the present update, and the weights of a validation with this
+ * score, if --keep-last and --keep-best ask for it; best: they are in best.safetensors. Files that
+ * are no longer wanted are removed. False with the reason in r->why. */
+bool tp__run_keep_last(tp_trainer *r);
+bool tp__run_keep_best(tp_trainer *r, double score, bool best);
+
+/* Are kept files in the folder? Also false after a failure. */
+bool tp__run_has_kept(tp_trainer *r);
+
+/* Removes those of an overwritten run. */
+bool tp__run_discard_kept(tp_trainer *r);
 
 /* The place where this process's random numbers begin in the stream of the run's seed. */
 uint64_t tp__run_stream(const tp_run *R);
@@ -294,6 +392,14 @@ uint64_t tp__run_stream(const tp_run *R);
 
 /* Prints the program's description of the run. */
 void tp__run_describe(tp_trainer *r);
+
+/* ---- train_range.c ---- */
+
+/* Reads --lr-range, if it was given; fails on what cannot be tested, and on flags without use. */
+bool tp__run_take_range(tp_trainer *r, const tp_given_flags *given);
+
+/* Makes the test. Returns the exit status. */
+int tp__run_range(tp_trainer *r);
 
 /* ---- train_plan.c ---- */
 

@@ -1,8 +1,14 @@
 /* direct.c - sums over GPUs by their own library: whether all processes can, and one update.
  *
  * The library sees the same sums in the same order in all processes, as buckets leave in the same
- * order. It takes part once an exchange: with several on one GPU their buckets would interleave
- * differently in each process, and all would wait for ever. */
+ * order. It serves one exchange of a device: the buckets of two would interleave differently in
+ * each process, and all would wait for ever.
+ *
+ * Before the first update the processes compare versions of the library, hosts and GPUs. If one
+ * lacks the library, two share a GPU, which NCCL refuses, or gradients are rounded to bf16, whose
+ * error feedback is the host's, all use messages. The host waits once an update, by polling, so
+ * that the watchdog sees a process that is lost. Recordings contain no sums: those of a recorded
+ * step begin after its launch. */
 #include "train/peers/direct.h"
 
 #include <sched.h>

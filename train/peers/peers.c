@@ -18,8 +18,19 @@ static tp_peers no_memory = {
     .t = { .name = "", .host = "", .ranks = 1, .local_ranks = 1 },
 };
 
+static tp_peers no_transport = {
+    .err = { TP_E_STATE, "peers: NULL was given in place of a transport", NULL },
+    .t = { .name = "", .host = "", .ranks = 1, .local_ranks = 1 },
+};
+
+static bool is_constant(const tp_peers *G)
+{
+    return !G || G == &no_memory || G == &no_transport;
+}
+
 tp_peers *tp__peers_blank(const tp_transport *t, const tp_peers_opts *o)
 {
+    if (!t) return &no_transport;
     tp_peers *G = malloc(sizeof *G);
     if (!G) return &no_memory;
     *G = (tp_peers){ .t = *t, .waiting = -1 };
@@ -50,13 +61,13 @@ static void gather_hosts(tp_peers *G)
 tp_peers *tp_peers_new(const tp_transport *t, const tp_peers_opts *o)
 {
     tp_peers *G = tp__peers_blank(t, o);
-    if (G != &no_memory) gather_hosts(G);
+    if (!is_constant(G)) gather_hosts(G);
     return G;
 }
 
 void tp_peers_close(tp_peers *G)
 {
-    if (!G || G == &no_memory) return;
+    if (is_constant(G)) return;
     G->waiting = G->t.ranks;
     if (G->t.close && G->err.code == TP_OK) G->t.close(G->t.env);
     tp__watchdog_free(G->watch);
@@ -106,7 +117,7 @@ bool tp__peers_fail(tp_peers *G, const char *fmt, ...)
 
 void tp_peers_during(tp_peers *G, const char *what, double times)
 {
-    if (!G || G == &no_memory) return;
+    if (is_constant(G)) return;
     const int next = !G->using;
     snprintf(G->during[next], sizeof G->during[next], "%s", what);
     G->using = next;
@@ -115,7 +126,7 @@ void tp_peers_during(tp_peers *G, const char *what, double times)
 
 void tp_peers_set_timeout(tp_peers *G, double timeout)
 {
-    if (!G || G == &no_memory || timeout <= 0) return;
+    if (is_constant(G) || timeout <= 0) return;
     G->limit = G->limit / G->o.timeout * timeout;
     G->o.timeout = timeout;
 }
@@ -194,6 +205,7 @@ static tp_message *messages(tp_peers *G, int n)
 bool tp_peers_gather(tp_peers *G, const void *mine, size_t n, void *all)
 {
     const int ranks = tp_peers_count(G), rank = tp_peers_rank(G);
+    if (!all || !mine) return n == 0 && (!G || G->err.code == TP_OK);
     memcpy((char *)all + (size_t)rank * n, mine, n);
     if (ranks == 1) return !G || G->err.code == TP_OK;
     tp_message *m = messages(G, 2 * ranks);
@@ -248,11 +260,11 @@ bool tp_peers_broadcast(tp_peers *G, void *data, size_t n)
 bool tp_peers_send(tp_peers *G, int to, const void *data, size_t n)
 {
     tp_message m;
-    return tp__peers_send(G, &m, to, TP_TAG_PAIR, data, n) && tp__peers_wait(G, &m, 1);
+    return G && tp__peers_send(G, &m, to, TP_TAG_PAIR, data, n) && tp__peers_wait(G, &m, 1);
 }
 
 bool tp_peers_receive(tp_peers *G, int from, void *data, size_t n)
 {
     tp_message m;
-    return tp__peers_receive(G, &m, from, TP_TAG_PAIR, data, n) && tp__peers_wait(G, &m, 1);
+    return G && tp__peers_receive(G, &m, from, TP_TAG_PAIR, data, n) && tp__peers_wait(G, &m, 1);
 }

@@ -36,8 +36,9 @@ typedef struct run {
     size_t at, bytes;
 } run;
 
-/* Lists the runs. Cuts that follow each other are joined, with the gap between parameters. */
-static int list_runs(const tp_cuts *c, const tp_params *P, run *runs)
+/* Lists the runs; all: also of parameters that were not stepped. Cuts that follow each other are
+ * joined, with the gap between parameters. */
+static int list_runs(const tp_cuts *c, const tp_params *P, bool all, run *runs)
 {
     const size_t size = tp_dtype_size(P->dtype);
     bool joins = false; /* the cut before this one is in the last run */
@@ -46,7 +47,7 @@ static int list_runs(const tp_cuts *c, const tp_params *P, run *runs)
         const tp_cut *t = &c->at[i];
         const tp_entry *e = &P->entries[t->entry];
         const size_t at = e->at + (size_t)t->first * size, bytes = (size_t)t->numel * size;
-        const bool stepped = tp__is_stepped(e);
+        const bool stepped = all || tp__is_stepped(e);
         run *last = n > 0 ? &runs[n - 1] : NULL;
         if (stepped && joins && last->owner == t->owner && last->bucket == t->bucket)
             last->bytes = at + bytes - last->at;
@@ -115,12 +116,12 @@ static bool gather_staged(tp_peers *G, const tp_params *P, tp_message *m, const 
     return done;
 }
 
-bool tp__shards_values(tp_peers *G, const tp_cuts *c, const tp_params *P, tp_err *e)
+bool tp__shards_values(tp_peers *G, const tp_cuts *c, const tp_params *P, bool all, tp_err *e)
 {
     if (P->dev->dry || c->ranks == 1) return true;
     const bool direct = P->dev->be->kind == TP_CPU;
     run *runs = malloc(((size_t)c->n + 1) * sizeof *runs);
-    const int n = runs ? list_runs(c, P, runs) : 0;
+    const int n = runs ? list_runs(c, P, all, runs) : 0;
     tp_message *m = runs ? calloc((size_t)n * (size_t)c->ranks + 1, sizeof *m) : NULL;
     char *host = m && !direct ? malloc(largest_bucket(runs, n) + 1) : NULL;
     bool done = m && (direct || host);

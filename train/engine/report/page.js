@@ -82,7 +82,7 @@ runs.forEach((run, i) => {
   run.color = `var(--c${i % 8})`;
   run.dash = ["none", "7 4", "2 4", "10 3 2 3"][Math.floor(i / 8) % 4];
   run.shown = true;
-  run.settings = bare(run.config.settings);
+  run.settings = Object.assign(bare(run.config.settings), bare(run.config.derived)); /* those it ran with */
 });
 
 /* Is the key only on lines with a validation? */

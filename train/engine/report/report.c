@@ -1,7 +1,8 @@
 /* report.c - reads runs and fills in their page's template.
  *
  * All content from files reaches the page as JSON in a <script> that is not run, without a single
- * '<'; page.js inserts it as text. Only title and table of results, for browsers without
+ * '<'; page.js inserts it as text. The page is one file without libraries, and its content security
+ * policy forbids every request. Only title and table of results, for browsers without
  * JavaScript, are written as HTML, with the special characters escaped. */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../folder.h"
+#include "../options_inner.h"
 #include "report.h"
 
 enum {
@@ -34,7 +35,7 @@ static json_t *read_config(const char *folder, json_t *notes)
     char path[4200];
     snprintf(path, sizeof path, "%s/config.json", folder);
     const bool link = tp__report_link(path);
-    json_t *config = link ? NULL : tp__config_read(path);
+    json_t *config = link ? NULL : tp__config_read(path, NULL, 0);
     if (config) return config;
     tp__report_note(notes, "config.json is %s, so the settings are unknown.",
                     link ? "a link, which is not followed" : "missing or damaged");

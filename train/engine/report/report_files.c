@@ -191,13 +191,13 @@ static bool add(json_t *files, const char *folder, const char *name, size_t *roo
     const char *kind;
     int64_t all = 0;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    const int fd = tp_file_regular(path, &all, &kind);
+    const int fd = tp_open_regular(path, &all, &kind);
     const bool text = tp_ends_in(name, ".txt");
     const size_t n = text && all > TEXT ? TEXT : (size_t)(all > 0 ? all : 0);
     const bool fits = fd < 0 || n <= *room;
     char *bytes = fd >= 0 && fits ? malloc(n + 1) : NULL;
     if (bytes) bytes[n] = '\0';
-    const bool done = bytes && tp_file_bytes(fd, 0, bytes, n) == n &&
+    const bool done = bytes && tp_read_bytes(fd, 0, bytes, n) == n &&
                       include(files, name, bytes, n, (int64_t)n < all);
     if (done) *room -= n;
     if (!done && fits)

@@ -122,7 +122,7 @@ static void take(curves *c, const char *text, size_t n, const char *unit, const 
     row r = { .line = ++c->lines };
     const char *key;
     char why[200];
-    if (r.line == 1) tp_file_text(&text, &n, why, sizeof why); /* skips a byte order mark */
+    if (r.line == 1) tp_skip_bom(&text, &n, why, sizeof why); /* skips a byte order mark */
     json_t *value, *line = json_loadb(text, n, 0, NULL);
     if (!json_is_number(json_object_get(line, "step"))) {
         if (c->damaged++ == 0) c->first_damaged = c->lines;
@@ -289,7 +289,7 @@ json_t *tp__report_log(const char *folder, const char *unit, const char *score, 
     if (tp__report_link(path))
         kind = "a link (none is followed)";
     else
-        fd = tp_file_regular(path, &bytes, &kind);
+        fd = tp_open_regular(path, &bytes, &kind);
     if (c) *c = (curves){ .score = -1, .most = most, .each = 1, .higher = higher };
     if (c) c->part = calloc((size_t)most, sizeof *c->part);
     if (c) key_of(c, "step", unit, score); /* on every line: it must have room */
