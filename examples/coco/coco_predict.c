@@ -134,7 +134,7 @@ static bool draw_found(predictor *t, tp_image *p, const tp_detected *d, const in
     bool done = o != NULL;
     for (int64_t i = 0; i < d->n && done; i++) {
         tp_found found = d->found[i];
-        if (tp_to_original(&found, 1, to, size) == 0) continue;
+        if (tp_found_to_original(&found, 1, to, size) == 0) continue;
         draw_object *one = &o[n++];
         one->category = (int)found.category;
         one->name = tp_coco_category_name(t->f.names, one->category);

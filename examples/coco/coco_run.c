@@ -229,6 +229,8 @@ static void build(tp_run *R)
     if (s->weights && !s->train.resume && !s->train.init && (!R->trial || s->train.plan) &&
         !tp_detector_load_backbone(R->P, &t->m, s->weights, why, sizeof why))
         tp_run_fail(R, "%s", why);
+    if (!s->weights && !s->train.resume && !s->train.init)
+        tp_detector_redraw(R->P, &t->m, (uint64_t)s->train.seed, 0);
 }
 
 static double rate(const tp_run *R, int64_t update)
@@ -255,6 +257,8 @@ static void next_batch(tp_run *R)
 {
     const coco_settings *s = R->settings;
     coco_run *t = R->state;
+    if (s->redraw > 0 && R->update > 0 && R->update % s->redraw == 0)
+        tp_detector_redraw(R->P, &t->m, (uint64_t)s->train.seed, (uint64_t)R->update);
     if (t->L) {
         tp_loader_seek(t->L, R->epoch, R->batch);
         if (!tp_object_loader_next(t->L, &t->batch)) {

@@ -1,13 +1,12 @@
 /* coco_scenes.c - `coco scenes`: writes drawn scenes as images and annotations in COCO's layout. */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <tapegrad/file.h>
 #include <unistd.h>
 
 #include "coco_commands.h"
 #include "coco_data.h"
+#include "reports/json_lines.h"
 
 typedef struct scenes_settings {
     coco_data d;
@@ -70,17 +69,6 @@ static json_t *annotations_json(const tp_coco *X)
                      coco_categories_json(X));
 }
 
-static bool write_annotations(const tp_coco *X, const char *path, char *why, size_t size)
-{
-    json_t *all = annotations_json(X);
-    char *text = all ? json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
-    json_decref(all);
-    if (!text) snprintf(why, size, "out of memory");
-    const bool done = text && tp_file_replace(path, text, strlen(text), why, size);
-    free(text);
-    return done;
-}
-
 static bool write_images(const tp_scenes *Z, const char *folder, char *why, size_t size)
 {
     tp_image p = { 0 };
@@ -117,7 +105,8 @@ static bool write_part(const scenes_settings *s, tp_part part, char *why, size_t
     const bool done = coco_set_open(&X, &s->d, part, why, size) &&
                       tp_make_folders(to.folder, why, size) &&
                       write_images(X.scenes, to.folder, why, size) &&
-                      write_annotations(X.source.coco, to.list, why, size);
+                      json_replace(to.list, annotations_json(X.source.coco),
+                                   JSON_COMPACT | JSON_REAL_PRECISION(15), why, size);
     coco_set_close(&X);
     return done;
 }

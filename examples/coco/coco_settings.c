@@ -31,8 +31,14 @@ const tp_option coco_options[] = {
         "weights", S, weights, "FILE", 0,
         "Start the backbone from the weights of a classifier: a checkpoint of this library or "
         "published weights. Position tables are resized."),
-    TP_NUM("drop-path", S, drop_path, 0, 0.99, TP_SAVED,
-           "Stochastic depth of the last block of the backbone; 0: none, and of a ResNet always."),
+    TP_NUM(
+        "drop-path", S, drop_path, 0, 0.99, TP_SAVED,
+        "Stochastic depth of the last block of the backbone; 0: none, and of a ResNet always. 1x "
+        "and 3x have the published rate of each detector of ViL's paper, and its learning rate "
+        "(8e-5 for ViL-Base)."),
+    TP_INT("redraw", S, redraw, 0, TP_BIG, TP_SAVED,
+           "Updates after which the random features of a Performer are drawn again; 0: never. "
+           "They are also drawn at the start, unless --weights gives them."),
     TP_ROWS(tp_recompute_options),
     TP_HEADING("RUN"),
     TP_ROWS(tp_run_options),
@@ -61,9 +67,10 @@ const tp_option coco_options[] = {
            "Updates over which the learning rate rises."),
     TP_NUM("warmup-factor", S, warmup_factor, 0, 1, TP_SAVED,
            "milestones: fraction of the learning rate at which the warm-up starts."),
-    TP_CHOICE("schedule", S, train.schedule, "constant|linear|cosine|step|onecycle|milestones",
-              TP_SAVED,
-              "Learning rate after the warm-up. milestones: multiplied by --drop at each of "
+    TP_CHOICE("schedule", S, train.schedule,
+              "constant|linear|cosine|step|onecycle|plateau|milestones", TP_SAVED,
+              "Learning rate after the warm-up. plateau: drops where validations find nothing "
+              "better. milestones: multiplied by --drop at each of "
               "--milestones."),
     TP_STRING("milestones", S, milestones, "N,N,...", TP_SAVED,
               "Updates after which the rate drops; not given: 2/3 and 8/9 of --steps."),
@@ -102,6 +109,42 @@ static const struct recipe {
       1e-4, RATE_MILESTONES },
 };
 
+/* The rates of ViL's published detectors: appendix B, Table 10, of its paper, as its configurations
+ * resolve it. */
+static const struct rates {
+    const char *preset;
+    double drop_path[2]; /* 1x, 3x */
+    double lr;
+} published[] = {
+    { "retinanet-vil-tiny", { 0.05, 0.1 }, 1e-4 },
+    { "retinanet-vil-small", { 0.1, 0.2 }, 1e-4 },
+    { "retinanet-vil-medium", { 0.2, 0.3 }, 1e-4 },
+    { "retinanet-vil-base", { 0.3, 0.3 }, 8e-5 },
+    { "mask-rcnn-vil-tiny", { 0.05, 0.1 }, 1e-4 },
+    { "mask-rcnn-vil-small", { 0.2, 0.2 }, 1e-4 },
+    { "mask-rcnn-vil-medium", { 0.2, 0.3 }, 1e-4 },
+    { "mask-rcnn-vil-base", { 0.3, 0.3 }, 8e-5 },
+    { "mask-rcnn-vil-small-ape", { 0.1, 0.1 }, 1e-4 },
+    { "mask-rcnn-vil-small-partial", { 0.1, 0.1 }, 1e-4 },
+    { "mask-rcnn-vil-small-global", { 0.1, 0.1 }, 1e-4 },
+    { "mask-rcnn-vil-small-partial-global", { 0.1, 0.1 }, 1e-4 },
+    { "mask-rcnn-vil-small-sra64", { 0.1, 0.1 }, 1e-4 },
+    { "mask-rcnn-vil-small-sra32", { 0.1, 0.1 }, 1e-4 },
+    { "mask-rcnn-vil-small-partial-sra32", { 0.1, 0.1 }, 1e-4 },
+    { "mask-rcnn-vil-small-performer", { 0.1, 0.1 }, 1e-4 },
+    { "mask-rcnn-vil-small-partial-performer", { 0.05, 0.05 }, 1e-4 },
+};
+
+static void take_rates(coco_settings *s, int which, const char *preset)
+{
+    if (which == COCO_SCENES) return;
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        if (strcmp(preset, published[i].preset) != 0) continue;
+        s->drop_path = published[i].drop_path[which == COCO_3X];
+        s->train.lr = published[i].lr;
+    }
+}
+
 /* The first row of a recipe that fits the preset's backbone; preset may be NULL. */
 static const struct recipe *recipe_of(int which, const char *preset)
 {
@@ -132,6 +175,7 @@ static void take_recipe(coco_settings *s, const struct recipe *r)
     s->train.clip = 1;
     s->warmup_factor = 0.01;
     s->drop = 0.1;
+    s->redraw = 1000;
     s->train.log_every = r->which == COCO_SCENES ? 25 : 50;
     s->train.eval_every = r->which == COCO_SCENES ? 2 : 1;
     s->workers = r->which == COCO_SCENES ? 1 : 2;
@@ -158,6 +202,7 @@ bool coco_settings_of(void *settings, const void *asked, const tp_given_flags *g
     coco_data_defaults(&s->d);
     const char *preset = a && tp_was_given(given, "preset") ? a->preset : NULL;
     take_recipe(s, recipe_of(which, preset));
+    if (s->preset) take_rates(s, which, preset ? preset : s->preset);
     if (a && tp_was_given(given, "steps")) take_steps(s, a->train.steps);
     if (s->preset && s->sizes) return true;
     snprintf(why, size, "out of memory");
@@ -269,5 +314,6 @@ double coco_rate(const coco_settings *s, int64_t u)
 bool coco_steps_shape(const coco_settings *s)
 {
     return s->train.schedule != TP_RATE_CONSTANT && s->train.schedule != TP_RATE_STEP &&
+           s->train.schedule != TP_RATE_PLATEAU &&
            !(s->train.schedule == RATE_MILESTONES && s->milestones);
 }

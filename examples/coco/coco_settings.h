@@ -8,7 +8,7 @@
 #include "coco_data.h"
 
 typedef enum coco_recipe { COCO_SCENES, COCO_1X, COCO_3X } coco_recipe;
-enum { RATE_MILESTONES = TP_RATE_ONECYCLE + 1 }; /* for --schedule: detectron2's */
+enum { RATE_MILESTONES = TP_RATE_PLATEAU + 1 }; /* for --schedule: detectron2's */
 enum { COCO_MILESTONES = 8 };
 
 typedef struct coco_settings {
@@ -21,6 +21,7 @@ typedef struct coco_settings {
     int64_t longest; /* limit of the longer side */
     bool mirror;
     double drop_path;
+    int64_t redraw;
     char *milestones; /* comma-separated updates; NULL: 2/3 and 8/9 of --steps */
     double warmup_factor, drop;
     int64_t workers;

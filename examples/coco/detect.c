@@ -24,7 +24,8 @@ bool detect_add(tp_detections *R, const tp_detected *d, int64_t image, const int
         tp_detection one = { .image = image,
                              .category = (int)found.category,
                              .score = found.score };
-        if (tp_to_original(&found, 1, to, original) == 0) continue; /* singly: masks stay aligned */
+        /* singly: masks stay aligned */
+        if (tp_found_to_original(&found, 1, to, original) == 0) continue;
         tp_corners_xywh(found.box, one.box);
         done = !d->mask || paste(d, i, found.box, original, &one.mask);
         if (done) tp_detections_add(R, &one);

@@ -21,7 +21,7 @@ static void update(const tp_call *c, const tp_segment *s, int64_t k)
 {
     const tp_optim_attr *a = c->attr;
     const int64_t i = s->at + k, j = s->own[0] + k;
-    const double b1 = a->k[BETA1], b2 = a->k[BETA2], g = a->scale * tp_segment_grad(c, s, k);
+    const double b1 = a->k[BETA1], b2 = a->k[BETA2], g = a->scale * tp_optim_grad(c, s, k);
     const double m = b1 * tp_ld(&c->y[M], j) + (1.0 - b1) * g;
     const double u = fmax(b2 * tp_ld(&c->y[U], j), fabs(g));
     const double p = tp_ld(&c->y[P], i), rate = s->lr / (1.0 - pow(b1, (double)s->updates));

@@ -7,6 +7,8 @@
 static const tp_subcommand commands[] = {
     { "train", "trains a model on bytes of text, or resumes training", train_main },
     { "eval", "measures bits per character of held-out text", eval_main },
+    { "scale", "measures time and memory by the length of a segment", scale_main },
+    { "norms", "measures the norms of keys and values by layer", norms_main },
     { "generate", "generates text from a prompt", generate_main },
     { 0 },
 };

@@ -12,10 +12,14 @@
 int train_main(int argc, char **argv);
 int eval_main(int argc, char **argv);
 int generate_main(int argc, char **argv);
+int scale_main(int argc, char **argv);
+int norms_main(int argc, char **argv);
 
 /* ---- settings of `enwik8 train`, and the presets that fill them ---- */
 
+/* The values of --preset, and their names. */
 typedef enum preset { PRESET_TINY, PRESET_MINI, PRESET_SMALL, PRESET_LARGE } preset;
+#define PRESET_NAMES "tiny|mini|small|large"
 typedef enum targets { TARGETS_ALL, TARGETS_OFFICIAL } targets;
 
 typedef struct settings {
@@ -27,7 +31,7 @@ typedef struct settings {
     int preset, model; /* model: lm_kind_at */
     int64_t phase;
 
-    int64_t layers, dim, hidden, heads, d_head, chunk, rank, window, mem_len;
+    int64_t layers, dim, hidden, heads, window_heads, d_head, chunk, rank, window, mem_len;
     int64_t clamp, chunk_clamp;
     bool bias, pre_ln, gelu, masked, segment_window, ln_local, project_first, dual_ln, same_length;
 
@@ -46,6 +50,10 @@ extern const tp_option train_options[];
 /* Sets the defaults common to all presets, then those of the given one. False with the reason in
  * why if there is no such phase. Leaves s->train.lr 0, since it depends on the text (preset_lr). */
 bool settings_start(settings *s, int model, int preset, int64_t phase, char *why, size_t size);
+
+/* The model of a preset, for enwik8's vocabulary. False with the reason in why. */
+bool lm_preset(tp_model_cfg *c, int model, int which, char *why, size_t size);
+const char *lm_preset_name(int which);
 
 bool settings_preset(settings *s, char *why,
                      size_t size); /* what model, preset and phase determine */
@@ -128,6 +136,8 @@ typedef struct lm_source {
 
 /* The names of the language models' presets; NULL past the last. */
 const char *lm_preset_known(int i);
+/* The model of one of them. False with a full sentence in why. */
+bool lm_find_model(tp_model_cfg *cfg, const char *name, char *why, size_t size);
 
 /* Option rows for such a command with settings type S. */
 #define OPTIONS_PUBLISHED(S)                                                                       \

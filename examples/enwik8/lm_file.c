@@ -129,11 +129,11 @@ const char *lm_preset_known(int i)
 {
     const tp_model_row *row;
     for (int k = 0; (row = tp_model_at(k)); k++)
-        if (tp_model_of(row)->input == TP_TOKENS && i-- == 0) return row->name;
+        if (lm_kind_of(tp_model_of(row)) && i-- == 0) return row->name;
     return NULL;
 }
 
-static bool find_model(tp_model_cfg *cfg, const char *name, char *why, size_t size)
+bool lm_find_model(tp_model_cfg *cfg, const char *name, char *why, size_t size)
 {
     if (!tp_model_preset(cfg, name, why, size)) return false;
     if (lm_kind_of(cfg->model)) return true;
@@ -159,7 +159,7 @@ static bool open_published(lm_file *f, const lm_source *c)
                                "the model was trained on, or --vocab FILE, fairseq's dict.txt",
                                c->weights);
     tp_file *F = tp_file_open(c->weights);
-    const bool done = find_model(&f->cfg, c->preset, why, sizeof why) &&
+    const bool done = lm_find_model(&f->cfg, c->preset, why, sizeof why) &&
                       lm_published(&f->cfg, F, c->vocab, c->data, &f->vocab, why, sizeof why);
     tp_file_close(F);
     f->segment = tp_model_get(&f->cfg).cache; /* as in the first phase of training */

@@ -27,7 +27,8 @@ static void ls_from(const settings *s, int64_t vocab, void *cfg)
                           .segment = s->segment_window },
                 .ln_local = s->ln_local,
                 .project_first = s->project_first,
-                .raw_kv = !s->dual_ln },
+                .raw_kv = !s->dual_ln,
+                .window_heads = (int)s->window_heads },
         .bias = s->bias,
         .pre_ln = s->pre_ln,
         .gelu = s->gelu,
@@ -61,6 +62,7 @@ static void ls_into(const void *cfg, settings *s)
     s->ln_local = c->ls.ln_local;
     s->project_first = c->ls.project_first;
     s->dual_ln = !c->ls.raw_kv;
+    s->window_heads = c->ls.window_heads;
 }
 
 static bool segment(const void *cfg, const char *flag, int64_t tokens, char *why, size_t size)

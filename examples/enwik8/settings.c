@@ -33,7 +33,7 @@ const tp_option train_options[] = {
     TP_ROWS(tp_run_options),
     TP_HEADING("PRESETS"),
     TP_CHOICE(
-        "preset", S, preset, "tiny|mini|small|large", TP_SAVED,
+        "preset", S, preset, PRESET_NAMES, TP_SAVED,
         "Sets everything below; other flags override it. small and large: the paper's 44M and "
         "110M models. tiny: a first run on any machine. mini: for a few megabytes of text and "
         "half an hour on two cores."),
@@ -55,6 +55,9 @@ const tp_option train_options[] = {
     TP_INT("window", S, window, 0, 1048576, TP_WEIGHTS,
            "Tokens that attention sees individually; 0: none, only the projected vectors of the "
            "chunks before a token's own (ls)."),
+    TP_INT("window-heads", S, window_heads, 0, 1024, TP_WEIGHTS,
+           "This many of the --heads see only the window, the others only the projected vectors; "
+           "0: every head sees both (ls)."),
     TP_FLAG("dual-ln", S, dual_ln, TP_WEIGHTS,
             "DualLN: one layer norm for keys and values of the window, another for those of the "
             "projections; off: neither (ls)."),
@@ -121,6 +124,18 @@ const tp_option train_options[] = {
 
 static const char *const words[LM_PRESETS] = { "tiny", "mini", "small", "large" };
 
+const char *lm_preset_name(int which)
+{
+    return words[which];
+}
+
+bool lm_preset(tp_model_cfg *c, int model, int which, char *why, size_t size)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s-%s-enwik8", lm_kind_at(model)->rows, words[which]);
+    return tp_model_preset(c, name, why, size);
+}
+
 double preset_lr(const settings *s, bool text8)
 {
     const lm_recipe *r = lm_recipe_of(s);
@@ -151,13 +166,11 @@ bool settings_preset(settings *s, char *why, size_t size)
     const lm_recipe *r = lm_recipe_of(s);
     const lm_kind *k = lm_kind_at(s->model);
     tp_model_cfg c;
-    char name[64];
     if (!r) {
         snprintf(why, size, "--phase %lld: this preset has only one phase", (long long)s->phase);
         return false;
     }
-    snprintf(name, sizeof name, "%s-%s-enwik8", k->rows, words[s->preset]);
-    if (!tp_model_preset(&c, name, why, size)) return false;
+    if (!lm_preset(&c, s->model, s->preset, why, size)) return false;
     lm_cfg_into(&c, s);
     s->d_head = s->dim / s->heads;
     tp_train_choose(&s->train, k->optimizer);

@@ -11,7 +11,7 @@
 typedef struct text_run {
     tp_text *text;
     bool shared; /* the text belongs to another run */
-    tp_bytes *reader;
+    tp_streams *reader;
     int32_t *x, *y; /* [B,M] */
 
     tp_model_cfg cfg;
@@ -85,14 +85,14 @@ static void open_reader(tp_run *R)
     const settings *s = R->settings;
     text_run *t = R->state;
     const size_t cells = (size_t)(s->train.batch * s->tokens);
-    t->reader = tp_bytes_new(t->text, TP_TRAIN,
-                             &(tp_bytes_opts){ .batch = s->train.batch,
-                                               .tokens = s->tokens,
-                                               .all_targets = s->targets == TARGETS_ALL,
-                                               .share = tp_run_share(R) });
+    t->reader = tp_streams_new(t->text, TP_TRAIN,
+                               &(tp_streams_opts){ .batch = s->train.batch,
+                                                   .tokens = s->tokens,
+                                                   .all_targets = s->targets == TARGETS_ALL,
+                                                   .share = tp_run_share(R) });
     t->x = malloc(cells * sizeof *t->x);
     t->y = malloc(cells * sizeof *t->y);
-    if (!tp_bytes_ok(t->reader)) tp_run_fail(R, "%s: %s", s->data, tp_bytes_why(t->reader));
+    if (!tp_streams_ok(t->reader)) tp_run_fail(R, "%s: %s", s->data, tp_streams_why(t->reader));
     if (!t->x || !t->y) tp_run_fail(R, "out of memory");
     R->units = (int64_t)cells;
     for (int k = TP_TRAIN; k <= TP_VALID; k++) t->unknown[k] = unknown_of(t->text, (tp_part)k);
@@ -157,7 +157,7 @@ static void share_text(tp_run *R, const tp_run *with)
 static void close_text(tp_run *R)
 {
     text_run *t = R->state;
-    tp_bytes_free(t->reader);
+    tp_streams_free(t->reader);
     if (!t->shared) tp_text_close(t->text);
     tp_net_state_free(t->m, R->T, t->cache);
     tp_net_free(t->m);
@@ -196,7 +196,7 @@ static void next_segment(tp_run *R)
     const settings *s = R->settings;
     text_run *t = R->state;
     const tp_shape shape = TP_SHAPE(s->train.batch, s->tokens);
-    tp_bytes_next_host(t->reader, t->x, t->y);
+    tp_streams_next_host(t->reader, t->x, t->y);
     tp_feed(R->T, &t->in, TP_I32, shape, t->x);
     tp_feed(R->T, &t->target, TP_I32, shape, t->y);
     R->sum[COUNTED] += (double)text_targets(t->y, R->units);
@@ -215,7 +215,7 @@ static tp_tensor segment_loss(tp_run *R)
 
 /* Each process scores some of the streams, perhaps none: `rows` of them from `first` on. */
 typedef struct streams {
-    tp_bytes *reader;
+    tp_streams *reader;
     int32_t *x, *y; /* [B,M]: all streams */
     int64_t B, M, steps;
     int64_t first, rows;
@@ -240,20 +240,20 @@ static streams open_streams(tp_run *R)
     const int64_t batch = s->train.batch * R->ranks, B = batch < blocks ? batch : blocks;
     streams v = { .B = B, .M = M, .first = B * R->rank / R->ranks };
     v.rows = B * (R->rank + 1) / R->ranks - v.first;
-    v.reader = tp_bytes_new(t->text, TP_VALID,
-                            &(tp_bytes_opts){ .batch = B, .tokens = M, .all_targets = true });
+    v.reader = tp_streams_new(t->text, TP_VALID,
+                              &(tp_streams_opts){ .batch = B, .tokens = M, .all_targets = true });
     v.x = malloc((size_t)(B * M) * sizeof *v.x);
     v.y = malloc((size_t)(B * M) * sizeof *v.y);
-    if (!tp_bytes_ok(v.reader)) tp_run_fail(R, "%s", tp_bytes_why(v.reader));
+    if (!tp_streams_ok(v.reader)) tp_run_fail(R, "%s", tp_streams_why(v.reader));
     if (!v.x || !v.y) tp_run_fail(R, "out of memory");
-    v.steps = tp_bytes_ok(v.reader) && v.rows > 0 ? tp_bytes_steps(v.reader) : 0;
+    v.steps = tp_streams_ok(v.reader) && v.rows > 0 ? tp_streams_steps(v.reader) : 0;
     if (most > 0 && v.steps > (most - 1) / (B * M) + 1) v.steps = (most - 1) / (B * M) + 1;
     return v;
 }
 
 static void close_streams(streams *v)
 {
-    tp_bytes_free(v->reader);
+    tp_streams_free(v->reader);
     free(v->x);
     free(v->y);
 }
@@ -265,7 +265,7 @@ static void score_segment(tp_run *R, const streams *v, void *cache, double sum[3
     tp_tape *E = R->E;
     const int64_t n = v->rows * v->M;
     tp_reset(E);
-    tp_bytes_next_host(v->reader, v->x, v->y);
+    tp_streams_next_host(v->reader, v->x, v->y);
     const int32_t *own = v->x + v->first * v->M, *target = v->y + v->first * v->M;
     const tp_tensor x = tp_from(E, TP_I32, TP_SHAPE(v->rows, v->M), own);
     const tp_tensor y = tp_from(E, TP_I32, TP_SHAPE(v->rows, v->M), target);
@@ -373,7 +373,7 @@ static const char *const sum_key[] = { "sum.segments", "sum.counted", "sum.lacki
 static void write_state(tp_run *R, tp_writer *W)
 {
     const text_run *t = R->state;
-    tp_writer_meta_int(W, "position", tp_bytes_position(t->reader));
+    tp_writer_meta_int(W, "position", tp_streams_position(t->reader));
     for (int k = SEGMENTS; k <= LACKING; k++) tp_writer_meta_int(W, sum_key[k], (int64_t)R->sum[k]);
     t->cfg.model->state_write(R->T, tp_net_module(t->m), t->cache, W);
 }
@@ -393,7 +393,7 @@ static void read_state(tp_run *R, tp_file *F)
         return;
     }
     t->cfg.model->state_read(R->T, tp_net_module(t->m), t->cache, F);
-    tp_bytes_seek(t->reader, position);
+    tp_streams_seek(t->reader, position);
 }
 
 /* ---- forecasts ---- */

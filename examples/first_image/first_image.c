@@ -104,14 +104,13 @@ static double validate(tp_run *R, char *text, size_t size)
     state *t = R->state;
     tp_tape *E = R->E;
     tp_loader *L = new_loader(R, t->valid, false);
-    const int classes = tp_image_set_classes(t->train);
     double n, sum[2] = { 0 }; /* images, and those with the right class */
     for (int64_t i = 0; !tp_run_stopped(R); sum[0] += n, i++) {
         tp_reset(E);
         n = (double)tp_loader_feed(L, E, 0, i, t->valid_batch);
         if (n == 0) break;
         const tp_tensor best = tp_argmax(E, forward(E, t, t->valid_batch[0]), 1);
-        const tp_tensor hit = tp_mul(E, tp_one_hot(E, best, classes, TP_F32), t->valid_batch[1]);
+        const tp_tensor hit = tp_eq(E, best, tp_argmax(E, t->valid_batch[1], 1));
         sum[1] += tp_item(E, tp_sum(E, hit, TP_ALL));
     }
     tp_loader_free(L);

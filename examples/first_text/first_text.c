@@ -25,7 +25,7 @@ static const tp_option flags[] = {
 
 typedef struct state {
     tp_table *lines;
-    tp_samples *samples;
+    tp_examples *examples;
     tp_tensor train[2], valid[2]; /* a batch: bytes [B,length], labels [B] */
     tp_embedding_m bytes, places;
     tp_encoder_layer_m layer[LAYERS];
@@ -50,25 +50,25 @@ static void open_lines(tp_run *R, tp_file *from)
     settings *s = R->settings;
     state *t = R->state;
     const tp_column columns[] = { { TP_I32, TP_SHAPE(s->length) }, { TP_I32, TP_SCALAR } };
-    const tp_samples_opts o = { .batch = s->train.batch,
-                                .seed = (uint64_t)s->train.seed,
-                                .hold_back = s->hold_back,
-                                .share = tp_run_share(R) };
+    const tp_examples_opts o = { .batch = s->train.batch,
+                                 .seed = (uint64_t)s->train.seed,
+                                 .hold_back_every = s->hold_back,
+                                 .share = tp_run_share(R) };
     (void)from; /* the checkpoint of --resume or --init, or NULL */
     tp_absolute_path(&s->data);
     t->lines = s->data ? tp_table_open(s->data, &(tp_table_opts){ .columns = 2 }) : make_up();
-    t->samples = tp_samples_new(2, columns, &o);
+    t->examples = tp_examples_new(2, columns, &o);
     for (int64_t i = 0; i < tp_table_rows(t->lines); i++) {
         int32_t bytes[MAX_LENGTH], label = tp_table_label(t->lines, i, 0);
         const char *text = tp_table_cell(t->lines, i, 1);
         for (int64_t k = 0; k < s->length; k++) bytes[k] = *text ? (unsigned char)*text++ : ' ';
-        tp_samples_add(t->samples, (const void *[]){ bytes, &label });
+        tp_examples_add(t->examples, (const void *[]){ bytes, &label });
     }
-    R->batches = tp_samples_steps(t->samples, TP_TRAIN);
-    R->data_hash = tp_samples_hash(t->samples);
+    R->batches = tp_examples_steps(t->examples, TP_TRAIN);
+    R->data_hash = tp_examples_hash(t->examples);
     if (!tp_table_ok(t->lines)) tp_run_fail(R, "%s", tp_table_why(t->lines));
-    if (!tp_samples_ok(t->samples)) tp_run_fail(R, "%s", tp_samples_why(t->samples));
-    if (tp_samples_count(t->samples, TP_VALID) == 0)
+    if (!tp_examples_ok(t->examples)) tp_run_fail(R, "%s", tp_examples_why(t->examples));
+    if (tp_examples_count(t->examples, TP_VALID) == 0)
         tp_run_fail(R, "no line is left for validation: lower --hold-back");
 }
 
@@ -96,7 +96,7 @@ static tp_tensor forward(tp_tape *T, const state *t, tp_tensor bytes)
 static void next(tp_run *R)
 {
     state *t = R->state;
-    tp_samples_feed(t->samples, R->T, TP_TRAIN, R->epoch, R->batch, t->train);
+    tp_examples_feed(t->examples, R->T, TP_TRAIN, R->epoch, R->batch, t->train);
 }
 
 static tp_tensor loss(tp_run *R)
@@ -109,24 +109,21 @@ static double validate(tp_run *R, char *text, size_t size)
 {
     state *t = R->state;
     tp_tape *E = R->E;
-    const int labels = tp_table_labels(t->lines, 0);
     double found = 0;
     (void)text, (void)size; /* text could describe more than the score */
     for (int64_t i = 0; !tp_run_stopped(R); i++) {
         tp_reset(E);
-        if (tp_samples_feed(t->samples, E, TP_VALID, 0, i, t->valid) == 0) break;
+        if (tp_examples_feed(t->examples, E, TP_VALID, 0, i, t->valid) == 0) break;
         const tp_tensor best = tp_argmax(E, forward(E, t, t->valid[0]), 1);
-        const tp_tensor hits = tp_mul(E, tp_one_hot(E, best, labels, TP_F32),
-                                      tp_one_hot(E, t->valid[1], labels, TP_F32));
-        found += tp_item(E, tp_sum(E, hits, TP_ALL));
+        found += tp_item(E, tp_sum(E, tp_eq(E, best, t->valid[1]), TP_ALL));
     }
     tp_run_total(R, &found, 1);
-    return 100 * found / (double)tp_samples_count(t->samples, TP_VALID);
+    return 100 * found / (double)tp_examples_count(t->examples, TP_VALID);
 }
 
 static void close_lines(tp_run *R)
 {
-    tp_samples_free(((state *)R->state)->samples);
+    tp_examples_free(((state *)R->state)->examples);
     tp_table_close(((state *)R->state)->lines);
 }
 

@@ -8,6 +8,8 @@ int image_eval_main(int argc, char **argv);
 int predict_main(int argc, char **argv);
 int throughput_main(int argc, char **argv);
 int robust_main(int argc, char **argv);
+int image_table_main(int argc, char **argv);
 int analyze_main(int argc, char **argv);
+int image_scale_main(int argc, char **argv);
 
 #endif

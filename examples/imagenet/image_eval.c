@@ -247,7 +247,7 @@ typedef struct eval_options {
     int layout, split, format, protocol;
     int64_t size, shapes, workers, worst;
     double crop_ratio;
-    bool strict, by_class, calibration;
+    bool strict, by_class, calibration, squeeze;
     tp_corrupt kind; /* parsed --corrupt */
     int severity;
 } eval_options;
@@ -261,6 +261,9 @@ static const tp_option table[] = {
     OPTION_PRESET(S),
     OPTIONS_SCORED(S),
     OPTIONS_SCORING(S),
+    TP_FLAG("squeeze", S, squeeze, 0,
+            "Resize whole images to the model's size without keeping their shape or cropping, as "
+            "the official code evaluates CvT at 384."),
     TP_CHOICE("protocol", S, protocol, "none|real|v2|a|r|in9|c", 0,
               "Score a test set for ImageNet's classes by its own rule; see PROTOCOLS."),
     TP_STRING("labels", S, labels, "FILE", 0,
@@ -319,6 +322,8 @@ static bool check(const void *settings, char *why, size_t size)
         snprintf(why, size, "--protocol has its own images and report: leave out %s", other);
     else if (s->protocol && !s->c.data)
         snprintf(why, size, "--protocol: give the folder of the images with --data");
+    else if (s->squeeze && s->crop_ratio > 0)
+        snprintf(why, size, "--squeeze crops nothing: leave out --crop-ratio");
     else if (s->labels && s->protocol != PROTOCOL_REAL)
         snprintf(why, size, "--labels is for --protocol real");
     else
@@ -539,6 +544,7 @@ static bool measure(eval_options *s, image_file *f, class_names *names)
                                .shapes = s->shapes };
     if (!read_corruption(s, why, sizeof why)) return tp_trained_fail(&f->t, "%s", why);
     if (!image_file_named(f, &s->c, s->size, s->names, names)) return false;
+    f->squeeze = s->squeeze;
     if (s->protocol) return run_protocol(s, f, names);
     const bool done = eval_set_open(&e, &from, f, names) && evaluate(s, f, names, e.X, e.label, &c);
     calibration_free(&c);

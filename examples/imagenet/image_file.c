@@ -154,6 +154,7 @@ bool image_file_named(image_file *f, const image_common *c, int64_t size, const 
 tp_augment image_file_pipeline(const image_file *f, double crop_ratio)
 {
     tp_augment a = image_eval_pipeline(f->cfg.size, crop_ratio > 0 ? crop_ratio : f->crop_ratio);
+    if (f->squeeze) a.crop = TP_CROP_NONE;
     a.filter = f->filter;
     a.decode.max_pixels = f->max_pixels;
     return a;

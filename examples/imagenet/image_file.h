@@ -13,6 +13,7 @@ typedef struct image_file {
     classifier_cfg cfg;
     char *names;       /* class names, one per line; NULL: none */
     double crop_ratio; /* in evaluation */
+    bool squeeze;      /* images are resized to the model's size, not cropped */
     tp_filter filter;
     int64_t max_pixels; /* read no larger images; 0: 100 million */
     int64_t update;     /* of the run when written; -1: not a run's checkpoint */
@@ -34,7 +35,7 @@ bool image_file_named(image_file *f, const image_common *c, int64_t size, const 
 bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const image_common *c);
 void image_file_close(image_file *f);
 
-/* The evaluation pipeline of training, with another crop_ratio unless it is 0. */
+/* The evaluation pipeline of training, with another crop_ratio unless it is 0, or squeezing. */
 tp_augment image_file_pipeline(const image_file *f, double crop_ratio);
 
 /* Flags of commands that run a trained model, for settings type S. */

@@ -50,6 +50,24 @@ static void compare_classes(tp_run *R, tp_file *from)
                 k, tp_image_set_class(t->X, k), tp_image_set_class(t->V, k));
 }
 
+/* The order of --balance; NULL: the usual one, or no memory, which fails R. */
+static const tp_example_sampler *balance(tp_run *R)
+{
+    const image_settings *s = R->settings;
+    image_run *t = R->state;
+    const int64_t n = tp_image_set_count(t->X);
+    if (!s->balance) return NULL;
+    t->label = malloc((size_t)n * sizeof *t->label);
+    if (!t->label) {
+        tp_run_fail(R, "out of memory");
+        return NULL;
+    }
+    for (int64_t i = 0; i < n; i++) t->label[i] = tp_image_set_label(t->X, i);
+    t->balanced = (tp_balanced){ t->label, tp_image_set_classes(t->X) };
+    t->sampler = (tp_example_sampler){ .order = tp_order_balanced, .env = &t->balanced };
+    return &t->sampler;
+}
+
 static void open_loader(tp_run *R)
 {
     const image_settings *s = R->settings;
@@ -65,6 +83,7 @@ static void open_loader(tp_run *R)
                                                               .strict = s->strict,
                                                               .bad = tp_run_left_out,
                                                               .env = R,
+                                                              .sampler = balance(R),
                                                               .share = tp_run_share(R) });
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s", tp_loader_why(t->L));
     R->batches = tp_loader_steps(t->L);
@@ -87,6 +106,7 @@ static void take_rate(tp_run *R)
     image_settings *s = R->settings, whole = *s;
     whole.train.batch *= R->ranks;
     if (s->train.lr == 0) s->train.lr = image_lr(&whole);
+    if (s->schedule == RATE_PLATEAU) s->train.schedule = TP_RATE_PLATEAU; /* the engine's part */
 }
 
 /* Converts a length in updates to epochs. */
@@ -108,7 +128,7 @@ static void open_images(tp_run *R, tp_file *from)
     take_rate(R);
     tp_absolute_path(&s->data);
     t->X = open_part(R, TP_TRAIN);
-    t->V = open_part(R, TP_VALID);
+    t->V = open_part(R, image_validation(s));
     if (!tp_run_ok(R)) return;
     say_left_out(R, t->X, t->V);
     compare_classes(R, from);
@@ -155,6 +175,7 @@ static void close_images(tp_run *R)
         tp_image_set_close(t->V);
     }
     score_free(&t->score);
+    free(t->label);
     free(t->unread);
     free(t->noise);
     classifier_free(t->m);
@@ -311,9 +332,10 @@ static void describe(tp_run *R)
                (long long)t->cfg.classes, (long long)s->size, (long long)s->size,
                2e-9 * classifier_macs(&t->cfg));
     describe_teacher(R);
-    tp_run_say(R, "%s: %lld training images, %lld validation images",
+    tp_run_say(R, "%s: %lld training images, %lld %s images",
                s->data ? s->data : "shapes drawn by the program",
-               (long long)tp_image_set_count(t->X), (long long)tp_image_set_count(t->V));
+               (long long)tp_image_set_count(t->X), (long long)tp_image_set_count(t->V),
+               s->validate ? "test" : "validation");
     tp_run_say(R,
                "recipe %s: %s, learning rate %g, schedule %s after %g %s of warm-up, weight decay "
                "%g, drop path %g",

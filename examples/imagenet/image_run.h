@@ -27,6 +27,9 @@ enum { SKIPPED };
 typedef struct image_run {
     tp_image_set *X, *V; /* training and validation; a trial borrows them */
     tp_loader *L;        /* NULL: a trial, whose images are noise */
+    int32_t *label;      /* with --balance: of the training images */
+    tp_balanced balanced;
+    tp_example_sampler sampler;
 
     classifier_cfg cfg;
     classifier *m;

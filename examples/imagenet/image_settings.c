@@ -55,6 +55,9 @@ const tp_option image_options[] = {
     TP_INT("steps", S, train.steps, 0, TP_BIG, 0,
            "Stop after this many updates in total; 0: after --epochs."),
     TP_INT("batch", S, train.batch, 2, 65536, TP_SAVED, "Batch size, in images."),
+    TP_FLAG("balance", S, balance, TP_SAVED,
+            "Read equally many images of each class, whatever their frequencies: those of rare "
+            "classes several times, of frequent ones a part in each epoch."),
     TP_NUM("lr", S, train.lr, 0, 1000, TP_SAVED,
            "Learning rate; 0: the preset's, scaled in proportion to batch x accumulation."),
     TP_NUM("warmup", S, train.warmup, 0, 1000000, TP_SAVED, "Epochs of linear warm-up."),
@@ -62,14 +65,17 @@ const tp_option image_options[] = {
            "Updates of linear warm-up, in place of --warmup; 0: that counts."),
     TP_NUM("warmup-factor", S, warmup_factor, 0, 1, TP_SAVED,
            "Fraction of the learning rate at which the warm-up starts."),
-    TP_CHOICE("schedule", S, schedule, "constant|cosine|vil|cvt|lsla|linear|step|onecycle|resnet",
+    TP_CHOICE("schedule", S, schedule,
+              "constant|cosine|vil|cvt|lsla|linear|step|onecycle|"
+              "resnet|plateau",
               TP_SAVED,
               "Learning rate after the warm-up. cosine: from the end of the warm-up to the end of "
               "the run. vil: a cosine over the whole run, whose beginning the warm-up replaces. "
               "cvt: the same, constant within an epoch. lsla: like cosine, one update late. "
               "linear, step and onecycle warm up from 0. resnet: a tenth after each third of the "
-              "epochs."),
-    TP_NUM("lr-end", S, train.lr_end, 0, 1000, TP_SAVED, "Final learning rate."),
+              "epochs. plateau: drops where validations find nothing better."),
+    TP_NUM("lr-end", S, train.lr_end, 0, 1000, TP_SAVED,
+           "Final learning rate, the lowest of plateau."),
     TP_INT(
         "schedule-steps", S, schedule_steps, 0, TP_BIG, TP_SAVED,
         "Length of the run and of its schedule in updates, in place of --epochs; 0: these count."),
@@ -138,6 +144,10 @@ const tp_option image_options[] = {
             "Decode large JPEG files at 1/2 to 1/8 of their size: faster, slightly different "
             "pixels."),
     TP_HEADING("REPORTS AND CHECKPOINTS"),
+    TP_CHOICE("validate", S, validate, "valid|test", TP_SAVED,
+              "The part of the images that the run validates on and chooses its best weights by. "
+              "test: the curves of papers that measure the test part after every epoch; a set "
+              "without a test part gives its validation images."),
     TP_INT("eval-every", S, train.eval_every, 0, TP_BIG, TP_FREE,
            "Epochs between validations; 0: only at the end of the run."),
     TP_ROWS(tp_report_options),
@@ -146,6 +156,11 @@ const tp_option image_options[] = {
     TP_ROWS(tp_device_options),
     { 0 },
 };
+
+tp_part image_validation(const image_settings *s)
+{
+    return s->validate ? TP_TEST : TP_VALID;
+}
 
 tp_augment image_augment(const image_settings *s)
 {

@@ -36,7 +36,8 @@ typedef enum image_schedule {
     RATE_LINEAR, /* this and the next two: the engine's */
     RATE_STEP,
     RATE_ONECYCLE,
-    RATE_RESNET /* a tenth after each third of the epochs */
+    RATE_RESNET, /* a tenth after each third of the epochs */
+    RATE_PLATEAU /* the engine's */
 } image_schedule;
 typedef enum decay_groups {
     DECAY_ALL,
@@ -53,7 +54,7 @@ typedef struct image_settings {
     char *data, *preset, *set;
     bool strict, resize;
     int64_t max_pixels;
-    int layout, recipe, head;
+    int layout, recipe, head, validate; /* validate: 0 valid, 1 test; see image_validation */
     int64_t shapes, size, workers;
 
     int64_t redraw, redraw_growth;
@@ -69,6 +70,7 @@ typedef struct image_settings {
     double crop_ratio, eval_crop_ratio, area, flip, op_probability, magnitude, spread, jitter,
         erase;
     double mix, mixup, cutmix, cut, smoothing;
+    bool balance;
     int64_t ops, repeats;
     bool shrink;
 } image_settings;
@@ -121,6 +123,9 @@ double image_lr_end(const image_settings *s);
 /* The preset's model with s's changes, for `classes` classes. */
 bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, char *why,
                  size_t size);
+
+/* The part of the images on which a run validates. */
+tp_part image_validation(const image_settings *s);
 
 /* The training and evaluation pipelines. */
 tp_augment image_augment(const image_settings *s);

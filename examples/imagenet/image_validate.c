@@ -92,7 +92,7 @@ void image_draw_best(tp_run *R)
     char path[4200], name[300], images[400], what[1000], why[2048];
     char *stored = class_names_of(t->X);
     tp_run_path(R, "confusion.png", path, sizeof path);
-    title_images(s->data, TP_VALID, images, sizeof images);
+    title_images(s->data, image_validation(s), images, sizeof images);
     snprintf(what, sizeof what, "%.300s, update %lld, %s",
              title_name(s->train.run_dir, name, sizeof name), (long long)R->update, images);
     const bool done =

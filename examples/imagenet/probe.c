@@ -1,6 +1,7 @@
 /* probe.c - times steps on noise. */
 #include "probe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>
@@ -12,7 +13,7 @@ bool probe_open(probe *b, const classifier_cfg *cfg, image_settings *s, bool dry
     const tp_dtype dtype = (tp_dtype)s->train.machine.dtype;
     const int64_t n = s->train.batch * cfg->size * cfg->size * 3;
     tp_random r = tp_random_stream(1, "probe", 0, 0);
-    *b = (probe){ .batch = s->train.batch };
+    *b = (probe){ .batch = s->train.batch, .dry = dry };
     b->D =
         tp_device_open(s->train.machine.device,
                        &(tp_device_opts){ .threads = (int)s->train.machine.threads, .dry = dry });
@@ -79,6 +80,11 @@ static double timed_step(probe *b, bool training)
     return (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
 }
 
+static double peak_of(const probe *b)
+{
+    return (double)tp_device_stats(b->D).peak_bytes;
+}
+
 probe_time probe_measure(probe *b, bool training, double seconds)
 {
     enum { STEPS = 4096 };
@@ -86,9 +92,10 @@ probe_time probe_measure(probe *b, bool training, double seconds)
     int n = 0;
     tp_device_reset_peak(b->D);
     probe_step(b, training);
-    for (double passed = 0; n < STEPS && passed < seconds && tp_ok(b->T); n++)
+    for (double passed = 0; n < (b->dry ? 1 : STEPS) && passed < seconds && tp_ok(b->T); n++)
         passed += time[n] = timed_step(b, training);
     if (!tp_ok(b->T)) return (probe_time){ 0 };
+    if (b->dry) return (probe_time){ (double)NAN, peak_of(b), n };
     qsort(time, (size_t)n, sizeof time[0], compare);
-    return (probe_time){ time[n / 2], (double)tp_device_stats(b->D).peak_bytes, n };
+    return (probe_time){ time[n / 2], peak_of(b), n };
 }

@@ -149,7 +149,7 @@ static void score_one(void *env, int64_t image, int32_t label, const float *logi
     case PROTOCOL_R: m->part->top1 += likeliest(m, logits, false) == label; break;
     case PROTOCOL_IN9:
         m->part->top1 +=
-            tp_test_label(TP_TEST_9, m->c.imagenet[likeliest(m, logits, true)]) == label;
+            tp_test_set_label(TP_TEST_9, m->c.imagenet[likeliest(m, logits, true)]) == label;
         break;
     default: break; /* counted by score */
     }
@@ -199,7 +199,7 @@ static int32_t label_of(const measure *m, const char *folder)
     const bool listed = m->o->which == PROTOCOL_A || m->o->which == PROTOCOL_R;
     if (label < 0 || !listed || !protocol_classes_whole(&m->c)) return label;
     const tp_test_set set = m->o->which == PROTOCOL_A ? TP_TEST_A : TP_TEST_R;
-    return tp_test_label(set, m->c.imagenet[label]) >= 0 ? label : -1;
+    return tp_test_set_label(set, m->c.imagenet[label]) >= 0 ? label : -1;
 }
 
 /* a, r: the published list; for other models, the folders. */
@@ -208,7 +208,7 @@ static void find_competitors(measure *m)
     const bool whole = protocol_classes_whole(&m->c);
     const tp_test_set set = m->o->which == PROTOCOL_A ? TP_TEST_A : TP_TEST_R;
     for (int64_t k = 0; k < m->c.n; k++)
-        m->among[k] = whole && tp_test_label(set, m->c.imagenet[k]) >= 0;
+        m->among[k] = whole && tp_test_set_label(set, m->c.imagenet[k]) >= 0;
     for (int k = 0; k < tp_image_set_classes(m->X); k++) m->among[m->label[k]] = true;
     for (int64_t k = 0; k < m->c.n; k++) m->r.classes += m->among[k];
 }

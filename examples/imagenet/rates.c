@@ -16,7 +16,8 @@ double image_rate(const image_settings *s, int64_t u, int64_t U)
     const int64_t warm =
         s->warmup_steps > 0 ? s->warmup_steps : (int64_t)(s->train.warmup * (double)U);
     switch ((image_schedule)s->schedule) {
-    case RATE_CONSTANT: return tp_lr_cosine_from(u + 1, warm, total, start, lr, lr);
+    case RATE_CONSTANT:
+    case RATE_PLATEAU: return tp_lr_cosine_from(u + 1, warm, total, start, lr, lr);
     case RATE_VIL: return tp_lr_cosine_whole(u, warm, total, start, lr, s->train.lr_end);
     case RATE_CVT: return tp_lr_cosine_whole(u / U * U, warm, total, start, lr, s->train.lr_end);
     case RATE_LSLA: return tp_lr_cosine_from(u, warm, total, start, lr, s->train.lr_end);

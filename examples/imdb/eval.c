@@ -1,5 +1,5 @@
-/* eval.c - `imdb eval`: accuracy, loss and calibration of a trained classifier on one part of its
- * texts. */
+/* eval.c - `imdb eval`: accuracy, loss, F1, area under the ROC curve and calibration of a trained
+ * classifier on one part of its texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +30,7 @@ typedef struct evaluation {
 
     doc_score v;
     calibration_result c;
+    double auc; /* NaN unless there are two classes */
     int groups;
     length_group group[MOST_GROUPS];
     double seconds;
@@ -71,6 +72,29 @@ double accuracy_error(int64_t right, int64_t count)
 {
     const double p = percent(right, count);
     return sqrt(p * (100 - p) / (double)count);
+}
+
+static tp_class_score class_scores(const evaluation *e)
+{
+    return tp_class_score_mean((int32_t)e->f->cfg.classes, e->confusion, TP_MACRO);
+}
+
+/* NaN without memory or with other than two classes. */
+static double area_under_curve(const evaluation *e)
+{
+    const int64_t n = tp_documents_count(e->X);
+    double *odds = malloc(((size_t)n + 1) * sizeof *odds), area = (double)NAN;
+    bool *positive = malloc((size_t)n + 1);
+    int64_t scored = 0;
+    for (int64_t i = 0; odds && positive && i < n; i++) {
+        if (!e->result[i].scored) continue;
+        odds[scored] = e->result[i].odds;
+        positive[scored++] = e->result[i].positive;
+    }
+    if (odds && positive && e->f->cfg.classes == 2) area = tp_auc(scored, odds, positive);
+    free(odds);
+    free(positive);
+    return area;
 }
 
 static const char *const parts[] = { "training", "validation", "test" };
@@ -126,6 +150,11 @@ static void print_text(FILE *out, const evaluation *e)
             tp_stop_signal() ? "stopped after " : "", (long long)v->count, parts[e->s->part],
             doc_score_loss(v), doc_score_accuracy(v), accuracy_error(v->right, v->count),
             (double)v->count / e->seconds);
+    const tp_class_score s = class_scores(e);
+    fprintf(out, "means of the classes: precision %.4f, recall %.4f, F1 %.4f", s.precision,
+            s.recall, s.f1);
+    if (!isnan(e->auc)) fprintf(out, "; area under the ROC curve %.4f", e->auc);
+    fprintf(out, "\n");
     if (e->groups > 1) print_groups(out, e);
     print_confusions(out, e);
     if (e->c.examples > 0) print_calibration(out, &e->c);
@@ -183,13 +212,15 @@ static json_t *calibration_json(const calibration_result *c)
 static json_t *report_json(const evaluation *e)
 {
     const doc_score *v = &e->v;
-    return json_pack("{s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:f}", "part", parts[e->s->part],
-                     "texts", (json_int_t)v->count, "loss", number_as_json(doc_score_loss(v)),
-                     "accuracy", number_as_json(doc_score_accuracy(v)), "error",
-                     number_as_json(accuracy_error(v->right, v->count)), "lengths", groups_json(e),
-                     "classes", names_json(e), "confusion", confusion_json(e), "calibration",
-                     calibration_json(&e->c), "stopped", tp_stop_signal() != 0, "seconds",
-                     e->seconds);
+    const tp_class_score s = class_scores(e);
+    return json_pack(
+        "{s:s,s:I,s:o,s:o,s:o,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:b,s:f}", "part", parts[e->s->part],
+        "texts", (json_int_t)v->count, "loss", number_as_json(doc_score_loss(v)), "accuracy",
+        number_as_json(doc_score_accuracy(v)), "error",
+        number_as_json(accuracy_error(v->right, v->count)), "precision", s.precision, "recall",
+        s.recall, "f1", s.f1, "auc", number_as_json(e->auc), "lengths", groups_json(e), "classes",
+        names_json(e), "confusion", confusion_json(e), "calibration", calibration_json(&e->c),
+        "stopped", tp_stop_signal() != 0, "seconds", e->seconds);
 }
 
 /* Prints text or a JSON object. False if memory or the stream fails. */
@@ -236,7 +267,8 @@ static const tp_option table[] = {
 static const char manual_more[] =
     "FORMAT\n"
     "    json  {\"part\", \"texts\", \"loss\", \"accuracy\" (percent),\n"
-    "          \"error\" (its standard error),\n"
+    "          \"error\" (its standard error), \"precision\", \"recall\", \"f1\" (means of\n"
+    "          the classes), \"auc\" (of the second of two classes, else null),\n"
     "          \"lengths\": [{\"shortest\", \"longest\", \"texts\", \"accuracy\", \"error\",\n"
     "                      \"loss\"}, ...],\n"
     "          \"classes\": [NAME, ...], \"confusion\": [[N, ...], ...] (true, predicted class),\n"
@@ -256,8 +288,9 @@ static const tp_command manual = {
     .about =
         "Runs the model of a checkpoint over labelled texts and prints the mean cross entropy, "
         "how often the right class is predicted, with its standard error, the same by length of "
-        "the texts, which classes are taken for which, and how well probabilities agree with "
-        "accuracy.",
+        "the texts, the means of the classes' precision, recall and F1, of two classes the area "
+        "under the ROC curve, which classes are taken for which, and how well probabilities agree "
+        "with accuracy.",
     .table = table,
     .more = manual_more,
 };
@@ -267,8 +300,10 @@ static void note(void *env, int64_t text, int32_t label, const float *logits)
     evaluation *e = env;
     text_result *r = &e->result[text];
     const int64_t C = e->f->cfg.classes;
-    const int64_t best = doc_best(logits, C);
-    if (best >= 0) e->confusion[label * C + best]++;
+    const int32_t best = (int32_t)doc_best(logits, C);
+    tp_confusion_add((int32_t)C, e->confusion, 1, &label, &best);
+    r->odds = C == 2 ? (double)logits[1] - (double)logits[0] : 0.0;
+    r->positive = label == 1;
     r->right = best == label;
     r->loss = doc_cross_entropy(logits, C, label);
     r->scored = true;
@@ -288,6 +323,7 @@ static bool print(evaluation *e)
 {
     char why[5000];
     e->c = calibration_of(&e->calibration);
+    e->auc = area_under_curve(e);
     e->groups = length_groups(e->result, tp_documents_count(e->X), (int)e->s->groups, e->group);
     e->seconds = tp_seconds() - e->line.began;
     if (e->calibration.no_memory || (!report(stdout, e->s->format == 1, e) && !ferror(stdout)))

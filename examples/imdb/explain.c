@@ -3,7 +3,8 @@
  * Attribution for Deep Networks (2017).
  *
  * A class's log odds are its logit minus the log of the others' summed exp; unlike the
- * probability's, their gradient does not vanish near 1. */
+ * probability's, their gradient does not vanish near 1. An observer (observe.h) finds the lookup of
+ * words, whose rows are the input. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@ static const tp_subcommand commands[] = {
     { "convert", "turns a model into one with another attention or length", imdb_convert_main },
     { "train", "trains a classifier of texts, or resumes training", imdb_train_main },
     { "eval", "measures accuracy and calibration on held-out texts", imdb_eval_main },
+    { "norms", "measures the norms of keys and values by layer", imdb_norms_main },
     { "predict", "predicts the classes of texts and shows why", imdb_predict_main },
     { 0 },
 };

@@ -14,8 +14,10 @@
 #include <tapegrad/roberta.h>
 #include <tapegrad/train.h>
 
+#include "reports/adaptations.h"
 #include "reports/documents.h"
 #include "reports/models.h"
+#include "reports/tokenizers.h"
 
 /* ---- the subcommands ---- */
 
@@ -23,6 +25,7 @@ int imdb_pretrain_main(int argc, char **argv);
 int imdb_convert_main(int argc, char **argv);
 int imdb_train_main(int argc, char **argv);
 int imdb_eval_main(int argc, char **argv);
+int imdb_norms_main(int argc, char **argv);
 int imdb_predict_main(int argc, char **argv);
 
 /* ---- the model: RoBERTa, Longformer or long-short RoBERTa ---- */
@@ -47,6 +50,8 @@ extern const model_choice model_as_it_is;
 
 /* Preset i of the text models, without heads; NULL past the last. */
 const char *model_preset_known(int i);
+/* The model of one of them. False with a full sentence in why. */
+bool model_preset(tp_roberta_cfg *c, const char *name, char *why, size_t size);
 
 /* Option rows for settings S with a model_choice member `at`. */
 #define OPTIONS_MODEL(S, at, tag)                                                                  \
@@ -121,9 +126,6 @@ const tp_roberta *model_of(const text_model *m);
 /* Opens the vocabulary at path; if that is NULL, the one in F or beside it. It must have the
  * models' ids: <s> 0, <pad> 1, </s> 2 and a <mask>. F may be NULL. NULL with the reason in why. */
 tp_bpe *tokenizer_open(const char *path, const tp_file *F, char *why, size_t size);
-
-/* Stores the vocabulary in a checkpoint, so that the model needs nothing else. */
-void tokenizer_write(const tp_bpe *X, tp_writer *W);
 
 /* ---- labelled texts and their classes ---- */
 
@@ -245,6 +247,8 @@ typedef struct text_result {
     int64_t length;
     double loss;
     bool right, scored; /* scored: false if a signal came first */
+    bool positive;      /* of two classes, the text is of the second */
+    double odds;        /* of two classes, the log odds of the second */
 } text_result;
 
 /* Texts of about the same length. */

@@ -259,7 +259,7 @@ static tp_documents *input_texts(predictor *t)
     char *whole = plain_read(stdin, &n), name[40], why[200];
     const char *text = whole;
     tp_documents *X = tp_documents_new(1, (int)t->f.cfg.classes);
-    if (text && !tp_file_text(&text, &n, why, sizeof why)) {
+    if (text && !tp_skip_bom(&text, &n, why, sizeof why)) {
         tp_trained_fail(&t->f.t, "standard input %s", why);
         n = 0;
     }
@@ -283,7 +283,7 @@ static bool predict_path(predictor *t, const char *path)
 {
     const bool input = strcmp(path, "-") == 0;
     tp_documents *X =
-        input ? input_texts(t) : tp_documents_labelled(path, TP_TEST, t->f.vocab, &t->opts);
+        input ? input_texts(t) : tp_documents_labelled_texts(path, TP_TEST, t->f.vocab, &t->opts);
     bool done = !t->f.t.why[0];
     if (!tp_documents_ok(X)) done = tp_trained_fail(&t->f.t, "%s", tp_documents_why(X));
     for (int64_t i = 0; done && i < tp_documents_count(X) && !ferror(stdout); i++)

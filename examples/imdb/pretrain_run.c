@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <tapegrad/mlm.h>
 #include <tapegrad/random.h>
 #include <tapegrad/train.h>
 
+#include "reports/paths.h"
 #include "training.h"
 
 typedef struct pretrain_run {
@@ -18,72 +18,6 @@ typedef struct pretrain_run {
     tp_tensor slot[TP_MLM_SLOTS];
     int64_t sequence; /* tokens of a sequence */
 } pretrain_run;
-
-/* ---- several paths in one flag, separated by commas ---- */
-
-enum { MOST_PATHS = 256 };
-
-typedef struct path_list {
-    int n;
-    char *at[MOST_PATHS];
-    char *text; /* owns them */
-} path_list;
-
-static void path_list_free(path_list *l)
-{
-    free(l->text);
-    *l = (path_list){ 0 };
-}
-
-/* Splits the text; NULL gives no path. False: too many paths or out of memory. */
-static bool path_list_of(path_list *l, const char *text)
-{
-    char *rest = NULL;
-    *l = (path_list){ .text = text ? strdup(text) : NULL };
-    for (char *at = l->text ? strtok_r(l->text, ",", &rest) : NULL; at;
-         at = strtok_r(NULL, ",", &rest)) {
-        if (l->n == MOST_PATHS) {
-            path_list_free(l);
-            return false;
-        }
-        l->at[l->n++] = at;
-    }
-    return l->text || !text;
-}
-
-/* Appends a path to *text and reallocates it. False, with *text unchanged: out of memory. */
-static bool append(char **text, const char *path)
-{
-    const size_t n = *text ? strlen(*text) : 0, more = strlen(path);
-    char *all = realloc(*text, n + more + 2);
-    if (!all) return false;
-    if (n > 0) all[n] = ',';
-    strcpy(all + n + (n > 0), path);
-    *text = all;
-    return true;
-}
-
-/* Makes the paths of an allocated list absolute, to be valid in other folders. NULL stays NULL. */
-static void absolute_paths(char **list)
-{
-    path_list l;
-    char *all = NULL;
-    bool done = *list && path_list_of(&l, *list);
-    if (!done) return;
-    for (int i = 0; i < l.n && done; i++) {
-        char *path = strdup(l.at[i]);
-        if (path) tp_absolute_path(&path);
-        done = path && append(&all, path);
-        free(path);
-    }
-    path_list_free(&l);
-    if (!done || !all) {
-        free(all);
-        return;
-    }
-    free(*list);
-    *list = all;
-}
 
 /* ---- data ---- */
 
@@ -106,26 +40,26 @@ static void open_corpus(tp_run *R)
     if (!tp_corpus_ok(t->C)) tp_run_fail(R, "%s", tp_corpus_why(t->C));
 }
 
-static tp_mlm_opts batches(const tp_run *R, tp_part part)
+static tp_mlm_loader_opts batches(const tp_run *R, tp_part part)
 {
     const pretrain_settings *s = R->settings;
     const pretrain_run *t = R->state;
-    return (tp_mlm_opts){ .batch = s->base.train.batch,
-                          .length = t->sequence,
-                          .part = part,
-                          .train = part == TP_TRAIN,
-                          .seed = (uint64_t)s->base.train.seed,
-                          .rate = s->mask_rate,
-                          .exact = s->masks == MASKS_EXACT,
-                          .padded = s->base.train.graph && part == TP_TRAIN,
-                          .share = tp_run_share(R) };
+    return (tp_mlm_loader_opts){ .batch = s->base.train.batch,
+                                 .length = t->sequence,
+                                 .part = part,
+                                 .train = part == TP_TRAIN,
+                                 .seed = (uint64_t)s->base.train.seed,
+                                 .rate = s->mask_rate,
+                                 .exact = s->masks == MASKS_EXACT,
+                                 .padded = s->base.train.graph && part == TP_TRAIN,
+                                 .share = tp_run_share(R) };
 }
 
 static void open_batches(tp_run *R)
 {
     pretrain_run *t = R->state;
-    const tp_mlm_opts o = batches(R, TP_TRAIN);
-    t->L = tp_mlm_new(t->C, &o);
+    const tp_mlm_loader_opts o = batches(R, TP_TRAIN);
+    t->L = tp_mlm_loader_new(t->C, &o);
     const pretrain_settings *s = R->settings;
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s: %s", s->data, tp_loader_why(t->L));
     R->data_hash = tp_corpus_hash(t->C);
@@ -161,7 +95,7 @@ static void check_flags(tp_run *R)
 static void open_texts(tp_run *R, tp_file *from)
 {
     pretrain_settings *s = R->settings;
-    absolute_paths(&s->data);
+    path_list_absolute(&s->data);
     tp_absolute_path(&s->cache);
     if (s->base.train.resume) doc_keep_end(R, from);
     if (!tp_run_ok(R) || !text_run_open_vocab(R, from) || !choose_model(R, from)) return;
@@ -238,7 +172,7 @@ static void next_batch(tp_run *R)
     }
     const int64_t steps = tp_loader_steps(t->L);
     const int64_t n = tp_loader_feed(t->L, R->T, R->batch / steps, R->batch % steps, t->slot);
-    R->targets = tp_mlm_targets(t->L);
+    R->targets = tp_mlm_loader_targets(t->L);
     if (n == 0 && tp_ok(R->T)) tp_run_fail(R, "%s", tp_loader_why(t->L));
     R->sum[TOKENS] += (double)R->units;
 }
@@ -267,10 +201,10 @@ static double validate(tp_run *R, char *text, size_t size)
     double sum[2] = { 0 }; /* losses, targets */
     int64_t sequences = 0;
     if (R->trial) return 0; /* needs less memory than training */
-    const tp_mlm_opts o = batches(R, TP_VALID);
-    tp_loader *V = tp_mlm_new(t->C, &o);
+    const tp_mlm_loader_opts o = batches(R, TP_VALID);
+    tp_loader *V = tp_mlm_loader_new(t->C, &o);
     tp_mlm_batch b;
-    while (tp_mlm_next(V, &b) && !tp_run_stopped(R)) {
+    while (tp_mlm_loader_next(V, &b) && !tp_run_stopped(R)) {
         tp_reset(R->E);
         const tp_tensor slot[] = { tp_from(R->E, TP_I32, TP_SHAPE(b.n, b.length), b.ids),
                                    tp_from(R->E, TP_I32, TP_SHAPE(b.rows), b.row),

@@ -237,6 +237,7 @@ const tp_option text_train_options[] = {
         "Start from the weights of this file: a checkpoint of 'imdb pretrain', 'convert' or "
         "'train', or a published one of RoBERTa or Longformer (safetensors, .bin, .pt). A head for "
         "other classes begins anew."),
+    OPTIONS_ADAPTATION(S, base.lora, TP_SAVED),
     TP_ROWS(tp_run_options),
     TP_HEADING("TRAINING"),
     TP_CHOICE(
@@ -256,6 +257,9 @@ const tp_option text_train_options[] = {
     OPTION_ACCUMULATION(S),
     TP_NUM("smoothing", S, smoothing, 0, 0.99, TP_SAVED,
            "Share of each target that is spread over all classes."),
+    TP_FLAG("balance", S, balance, TP_SAVED,
+            "Read as many texts of each class, whatever their frequencies: those of rare classes "
+            "several times, of frequent ones a part in each pass."),
     TP_INT("seed", S, base.train.seed, 0, TP_BIG, TP_SAVED,
            "Seed of new weights, order of texts and dropout."),
     OPTIONS_RATES(S, base.r),
@@ -309,7 +313,7 @@ text_batching train_batching(const train_settings *s)
         text_batching){ .batch = s->base.train.batch, .bucket = s->bucket, .packed = s->packed };
 }
 
-/* Packed attention has no tensor-core kernels. */
+/* A GPU pads by default: whether packing is faster there has not been measured. */
 static void choose_batches(train_settings *s, const train_settings *a, const tp_given_flags *given)
 {
     const char *device = a ? a->base.train.machine.device : NULL;

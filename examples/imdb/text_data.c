@@ -89,7 +89,7 @@ void class_list_free(class_list *l)
 tp_documents *texts_open(const text_data *d, const tp_bpe *vocab, text_view v)
 {
     const bool named = v.classes && v.classes->n > 0;
-    return tp_documents_labelled(
+    return tp_documents_labelled_texts(
         d->path, v.part, vocab,
         &(tp_labelled_opts){ .longest = v.length,
                              .tail = d->tail,
@@ -97,7 +97,7 @@ tp_documents *texts_open(const text_data *d, const tp_bpe *vocab, text_view v)
                              .label = d->label,
                              .name = named ? (const char *const *)v.classes->name : NULL,
                              .classes = named ? v.classes->n : 0,
-                             .hold_back = d->hold_back,
+                             .hold_back_every = d->hold_back,
                              .limit = v.limit });
 }
 

@@ -5,59 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/nearest.h>
 #include <unistd.h>
 
 #include "imdb.h"
+#include "reports/configs.h"
 
 /* ---- the config.json beside a published file ---- */
-
-enum { MOST_BYTES = 1 << 20 };
-
-/* Reads an object; NULL with the reason in why. */
-static json_t *read_object(int fd, int64_t bytes, const char *path, char *why, size_t size)
-{
-    json_error_t e = { 0 };
-    char *text = bytes <= MOST_BYTES ? malloc((size_t)bytes + 1) : NULL, wrong[200];
-    const size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
-    const char *begin = text;
-    size_t left = n;
-    const bool whole = text && n == (size_t)bytes,
-               is_text = whole && tp_file_text(&begin, &left, wrong, sizeof wrong);
-    json_t *all = is_text ? json_loadb(begin, left, 0, &e) : NULL;
-    if (bytes > MOST_BYTES)
-        snprintf(why, size, "%s: %lld bytes are too many for the configuration of a model", path,
-                 (long long)bytes);
-    else if (!text)
-        snprintf(why, size, "%s: out of memory", path);
-    else if (n < (size_t)bytes)
-        snprintf(why, size, "%s cannot be read: %s", path, strerror(errno));
-    else if (!is_text)
-        snprintf(why, size, "%s %s", path, wrong);
-    else if (!all)
-        snprintf(why, size, "%s, line %d, column %d: %s; replace it, or remove it and give --heads",
-                 path, e.line, e.column, tp_json_reason(e.text));
-    free(text);
-    return all;
-}
-
-/* Reads the file's object; NULL with the reason in why, empty if there is no such file. */
-static json_t *open_object(const char *path, char *why, size_t size)
-{
-    int64_t bytes;
-    const char *kind;
-    const int fd = tp_file_regular(path, &bytes, &kind);
-    why[0] = '\0';
-    if (fd < 0) {
-        if (kind)
-            snprintf(why, size, "%s is %s; a regular file is wanted", path, kind);
-        else if (errno != ENOENT)
-            snprintf(why, size, "%s cannot be opened: %s", path, strerror(errno));
-        return NULL;
-    }
-    json_t *all = read_object(fd, bytes, path, why, size);
-    close(fd);
-    return all;
-}
 
 /* A number, or the first of a list by layer. */
 static int64_t number(const json_t *all, const char *key)
@@ -76,18 +30,10 @@ static bool check_activation(const json_t *all, const char *path, char *why, siz
     return false;
 }
 
-/* The path of the config.json beside a file. */
-static void beside(const char *file, char *path, size_t size)
-{
-    const char *slash = strrchr(file, '/');
-    snprintf(path, size, "%.*sconfig.json", slash ? (int)(slash - file) + 1 : 0, file);
-}
-
 bool published_config(tp_roberta_cfg *c, const tp_file *F, char *why, size_t size)
 {
     char path[4400];
-    beside(tp_file_path(F), path, sizeof path);
-    json_t *all = open_object(path, why, size);
+    json_t *all = config_beside(tp_file_path(F), "--heads", path, sizeof path, why, size);
     if (!all) return !why[0];
     const int64_t heads = number(all, "num_attention_heads"), dim = number(all, "hidden_size");
     const int64_t window = number(all, "attention_window");
@@ -154,8 +100,7 @@ static bool published_classes(class_list *l, const tp_roberta_cfg *c, const char
                               size_t size)
 {
     char path[4400];
-    beside(file, path, sizeof path);
-    json_t *all = open_object(path, why, size);
+    json_t *all = config_beside(file, "--heads", path, sizeof path, why, size);
     if (!all) return !why[0];
     const json_t *names = json_object_get(all, "id2label");
     const bool wanted = number(all, "hidden_size") == c->dim && are_names(names, c->classes);
@@ -186,12 +131,17 @@ const char *model_preset_known(int i)
     return i >= 0 && i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
-static bool preset(tp_roberta_cfg *c, const char *name, char *why, size_t size)
+bool model_preset(tp_roberta_cfg *c, const char *name, char *why, size_t size)
 {
-    for (int i = 0; model_preset_known(i); i++)
+    tp_nearest near = tp_nearest_to(name);
+    for (int i = 0; model_preset_known(i); i++) {
         if (strcmp(model_preset_known(i), name) == 0)
             return tp_model_roberta.preset(c, name, why, size);
-    snprintf(why, size, "--preset: no model of text is called '%.80s'; --help lists them", name);
+        tp_nearest_try(&near, model_preset_known(i));
+    }
+    snprintf(why, size, "--preset: no model of text is called '%.80s'; %s%s%s", name,
+             near.name[0] ? "did you mean '" : "--help lists them", near.name,
+             near.name[0] ? "'?" : "");
     return false;
 }
 
@@ -336,7 +286,7 @@ bool model_choose(tp_roberta_cfg *c, const model_choice *o, tp_file *from, model
     if (from && !model_describe(&file, from, why, size)) return false;
     if (from && !o->preset)
         *c = file;
-    else if (!preset(c, o->preset ? o->preset : MODEL_DEFAULT, why, size))
+    else if (!model_preset(c, o->preset ? o->preset : MODEL_DEFAULT, why, size))
         return false;
     if (from) keep_sizes(c, &file);
     change(c, o);

@@ -2,6 +2,8 @@
 
 #include "training.h"
 
+#define HEAD "classifier.*" /* trained whole beside adaptations */
+
 /* ---- opening ---- */
 
 bool text_run_open_vocab(tp_run *R, const tp_file *from)
@@ -52,7 +54,9 @@ void text_run_share(tp_run *R, const tp_run *with)
 
 void text_run_build(tp_run *R)
 {
+    const text_settings *s = R->settings;
     text_run *t = R->state;
+    adaptation_begin(R->P, &s->lora, HEAD);
     model_init(R->P, &t->m, &t->cfg);
 }
 
@@ -70,9 +74,11 @@ double text_run_rate(const tp_run *R, int64_t update)
 
 void text_run_write_model(tp_run *R, tp_writer *W)
 {
+    const text_settings *s = R->settings;
     const text_run *t = R->state;
     model_write(&t->cfg, W);
     tokenizer_write(t->vocab, W);
+    adaptation_write(&s->lora, HEAD, W);
 }
 
 static int64_t tokens_so_far(const tp_run *R)
@@ -121,6 +127,7 @@ void text_run_describe(tp_run *R, int64_t n, const char *of_what)
     tp_run_note_text(R, "model", model_text(&t->cfg, model, sizeof model));
     tp_run_say(R, "%s; %lld parameters, %lld %s", model, (long long)tp_params_count(R->P),
                (long long)n, of_what);
+    adaptation_say(R, &((const text_settings *)R->settings)->lora);
 }
 
 double text_run_report(tp_run *R, int64_t steps)

@@ -1,6 +1,5 @@
 /* train_run.c - `imdb train`: fine-tunes a classifier on labelled texts. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <tapegrad/random.h>
 
@@ -12,9 +11,11 @@ typedef struct train_run {
     class_list classes; /* not in a trial */
     tp_loader *L;       /* NULL in a trial, whose texts are noise */
     tp_tensor slot[DOC_SLOTS];
-    int64_t length;  /* of a trial's texts */
-    double mean;     /* mean tokens of a run's text */
-    doc_noise noise; /* of a trial */
+    int64_t length;       /* of a trial's texts */
+    double mean;          /* mean tokens of a run's text */
+    doc_noise noise;      /* of a trial */
+    tp_balanced balanced; /* with --balance */
+    tp_example_sampler sampler;
 } train_run;
 
 /* ---- data ---- */
@@ -44,6 +45,15 @@ static bool choose_model(tp_run *R, tp_file *from)
     return text_run_choose(R, from, TP_ROBERTA_CLS, t->classes.n ? t->classes.n : 2);
 }
 
+/* The order of --balance. */
+static const tp_example_sampler *balance(train_run *t)
+{
+    const tp_documents *X = t->X[TP_TRAIN];
+    t->balanced = (tp_balanced){ tp_documents_labels(X), tp_documents_classes(X) };
+    t->sampler = (tp_example_sampler){ .order = tp_order_balanced, .env = &t->balanced };
+    return &t->sampler;
+}
+
 static void open_loader(tp_run *R)
 {
     const train_settings *s = R->settings;
@@ -52,6 +62,7 @@ static void open_loader(tp_run *R)
     o.seed = (uint64_t)s->base.train.seed;
     o.train = true;
     o.share = tp_run_share(R);
+    if (s->balance) o.sampler = balance(t);
     t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s: %s", s->d.path, tp_loader_why(t->L));
     t->mean = doc_mean_length(t->X[TP_TRAIN], NULL);
@@ -269,6 +280,12 @@ static void report(tp_run *R, double loss, char *text, size_t size)
 
 /* ---- checkpoints ---- */
 
+static void save_adapter(tp_run *R)
+{
+    const train_settings *s = R->settings;
+    adaptation_save(R, &s->base.lora);
+}
+
 static void write_model(tp_run *R, tp_writer *W)
 {
     const train_settings *s = R->settings;
@@ -326,6 +343,7 @@ static const tp_training training = {
     .describe = describe,
     .report = report,
     .write_model = write_model,
+    .best = save_adapter,
     .flops = flops,
     .close = close_texts,
 };

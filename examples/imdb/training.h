@@ -9,8 +9,8 @@
 
 /* ---- learning rates and weight decay ---- */
 
-enum { RATE_POLYNOMIAL = TP_RATE_ONECYCLE + 1 }; /* of --schedule */
-enum { DECAY_ALL, DECAY_MATRICES };              /* of --decay */
+enum { RATE_POLYNOMIAL = TP_RATE_PLATEAU + 1 }; /* of --schedule */
+enum { DECAY_ALL, DECAY_MATRICES };             /* of --decay */
 
 /* Recipe values beyond the engine's settings. train.warmup below 1 is a share of the run's
  * updates. */
@@ -26,9 +26,10 @@ typedef struct rate_choice {
            "Updates over which the learning rate rises linearly from 0; below 1: a share of the "  \
            "run's updates."),                                                                      \
         TP_CHOICE(                                                                                 \
-            "schedule", S, base.train.schedule, "constant|linear|cosine|step|onecycle|polynomial", \
-            TP_SAVED,                                                                              \
-            "Learning rate after the warm-up. polynomial: falls to --lr-end as the share of "      \
+            "schedule", S, base.train.schedule,                                                    \
+            "constant|linear|cosine|step|onecycle|plateau|polynomial", TP_SAVED,                   \
+            "Learning rate after the warm-up. plateau: drops where validations find nothing "      \
+            "better. polynomial: falls to --lr-end as the share of "                               \
             "the remaining updates to the power of --power."),                                     \
         TP_NUM("power", S, at.power, 0, 100, TP_SAVED, "Power of --schedule polynomial."),         \
         TP_CHOICE("decay", S, at.decay, "all|matrices", TP_SAVED,                                  \
@@ -55,6 +56,7 @@ typedef struct text_settings {
     rate_choice r;
     int recipe;
     char *tokenizer;
+    adaptation lora;
 } text_settings;
 
 /* First member, `base`, of both commands' states. */
@@ -161,7 +163,8 @@ typedef enum train_recipe {
 typedef struct train_settings {
     text_settings base; /* first */
     text_data d;
-    int packed;                          /* 0 or 1 */
+    int packed; /* 0 or 1 */
+    bool balance;
     int64_t bucket, passes, valid_every; /* valid_every: updates; 0: each pass, -1: at the end */
     double smoothing;
 } train_settings;

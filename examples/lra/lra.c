@@ -9,6 +9,7 @@ static const tp_subcommand commands[] = {
     { "perturb", "measures accuracy on damaged documents", lra_perturb_main },
     { "table", "trains the paper's attentions and compares them", lra_table_main },
     { "scale", "measures time and memory by the length of documents", lra_scale_main },
+    { "norms", "measures the norms of keys and values by layer", lra_norms_main },
     { 0 },
 };
 

@@ -19,6 +19,7 @@ int lra_eval_main(int argc, char **argv);
 int lra_perturb_main(int argc, char **argv);
 int lra_table_main(int argc, char **argv);
 int lra_scale_main(int argc, char **argv);
+int lra_norms_main(int argc, char **argv);
 
 /* ---- the model: an encoder that reads a document loader's batches ---- */
 
@@ -208,7 +209,7 @@ void lra_file_close(lra_file *f);
 /* ---- settings of `lra train`, and the presets and recipes that fill them ---- */
 
 typedef enum lra_recipe { RECIPE_CODE, RECIPE_PAPER } lra_recipe;
-enum { RATE_CYCLE = TP_RATE_ONECYCLE + 1 }; /* a --schedule: the official code's */
+enum { RATE_CYCLE = TP_RATE_PLATEAU + 1 }; /* a --schedule: the official code's */
 
 typedef struct lra_settings {
     tp_train_settings train; /* first: the engine's */

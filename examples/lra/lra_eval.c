@@ -2,9 +2,7 @@
  * JSON or, after training, a file. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <tapegrad/file.h>
 
 #include "lra.h"
 #include "reports/json_lines.h"
@@ -46,13 +44,8 @@ bool lra_report_print(FILE *out, bool json, const lra_report *r)
 
 bool lra_report_write(const lra_report *r, const char *path, char *why, size_t size)
 {
-    json_t *all = lra_report_json(r);
-    char *text = all ? json_dumps(all, JSON_REAL_PRECISION(9) | JSON_INDENT(2)) : NULL;
-    json_decref(all);
-    if (!text) snprintf(why, size, "out of memory");
-    const bool done = text && tp_file_replace(path, text, strlen(text), why, size);
-    free(text);
-    return done;
+    return json_replace(path, lra_report_json(r), JSON_REAL_PRECISION(9) | JSON_INDENT(2), why,
+                        size);
 }
 
 /* ---- the command ---- */

@@ -78,8 +78,10 @@ const tp_option lra_options[] = {
            "Stop after this many seconds, with a validation and a checkpoint; 0: no limit."),
     TP_NUM("warmup", S, train.warmup, 0, TP_BIG, TP_SAVED,
            "Updates over which the learning rate rises."),
-    TP_CHOICE("schedule", S, train.schedule, "constant|linear|cosine|step|onecycle|cycle", TP_SAVED,
-              "Learning rate after the warm-up. cycle: from lr/25 to lr and down to lr/250000 in "
+    TP_CHOICE("schedule", S, train.schedule, "constant|linear|cosine|step|onecycle|plateau|cycle",
+              TP_SAVED,
+              "Learning rate after the warm-up. plateau: drops where validations find nothing "
+              "better. cycle: from lr/25 to lr and down to lr/250000 in "
               "straight lines, with beta1 from 0.95 to 0.85 and back."),
     TP_FLAG("fixed-lr", S, fixed_lr, TP_SAVED,
             "cycle: learning rate and beta1 stay as they are after the warm-up."),
@@ -159,17 +161,18 @@ static const struct recipe {
     { 312, 62400, 256, 624, 1234, 0.0 },
 };
 
-static int64_t warmup_of(int task, int attention)
+/* The paper has one for all attentions of a task, Nyströmformer's code its own. */
+static int64_t warmup_of(int task, int attention, bool code)
 {
     const bool nystrom = strncmp(attention_name(attention), "nystrom", 7) == 0;
-    return task == 2 && nystrom ? 800 : recipes[task].warmup;
+    return code && task == 2 && nystrom ? 800 : recipes[task].warmup;
 }
 
 static void take_recipe(lra_settings *s, lra_recipe recipe, int64_t steps)
 {
     const struct recipe *r = &recipes[s->d.task];
-    const int64_t warmup = warmup_of(s->d.task, s->attention);
     const bool code = recipe == RECIPE_CODE;
+    const int64_t warmup = warmup_of(s->d.task, s->attention, code);
     s->recipe = (int)recipe;
     s->train.steps = steps > 0 ? steps : r->steps;
     s->train.warmup = round((double)warmup * (double)s->train.steps / (double)r->steps);
@@ -220,7 +223,7 @@ bool lra_start(lra_settings *s, int task, int attention, lra_recipe recipe, int6
 }
 
 /* Flags that decide whether batches are packed also change the default bucket. A GPU pads by
- * default, because packed attention has no tensor-core kernels. */
+ * default: whether packing is faster there has not been measured. */
 static bool choose_batches(lra_settings *s, const lra_settings *asked, const tp_given_flags *given,
                            char *why, size_t size)
 {

@@ -3,16 +3,10 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
-#include <sys/wait.h>
-#include <tapegrad/file.h>
 #include <tapegrad/train.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "lra_table.h"
 
@@ -33,7 +27,7 @@ static const tp_option options[] = {
     OPTION_DATA(S, d, 0),
     TP_STRING("attentions", S, attentions, "LIST", 0,
               "Attentions, separated by commas; not given: those of the paper's Table 1."),
-    TP_INT("seeds", S, seeds, 1, TABLE_SEEDS, 0,
+    TP_INT("seeds", S, seeds, 1, TRAININGS_SEEDS, 0,
            "Trainings of each attention, with the seeds 1, 2, ..."),
     TP_HEADING("BUDGET"),
     TP_INT("steps", S, steps, 0, TP_BIG, 0, "Updates of each training; 0: the recipe's."),
@@ -87,100 +81,6 @@ static bool fail(char *why, size_t size, const char *reason)
     return false;
 }
 
-/* ---- flags ---- */
-
-enum { TABLE_WORDS = 200 };
-
-/* Flags for `lra train`, copied into room. */
-typedef struct train_flags {
-    int n;
-    char *word[TABLE_WORDS];
-    size_t used;
-    char room[16384];
-    bool full; /* something did not fit */
-} train_flags;
-
-static void add(train_flags *f, const char *text, size_t n)
-{
-    if (f->n + 1 >= TABLE_WORDS || f->used + n + 1 > sizeof f->room) {
-        f->full = true;
-        return;
-    }
-    char *to = f->room + f->used;
-    memcpy(to, text, n);
-    to[n] = '\0';
-    f->used += n + 1;
-    f->word[f->n++] = to;
-    f->word[f->n] = NULL;
-}
-
-/* --name value */
-static void train_flags_add(train_flags *f, const char *name, const char *value)
-{
-    char flag[80];
-    const int n = snprintf(flag, sizeof flag, "--%s", name);
-    add(f, flag, (size_t)n);
-    add(f, value, strlen(value));
-}
-
-/* At blanks. */
-static void train_flags_split(train_flags *f, const char *text)
-{
-    while (text && *text) {
-        const size_t blank = strspn(text, " "), n = strcspn(text + blank, " ");
-        if (n > 0) add(f, text + blank, n);
-        text += blank + n;
-    }
-}
-
-/* ---- processes ---- */
-
-/* Waits for the child and forwards the first signal. Polls, since a signal does not end waitpid. */
-static int await(pid_t child, char *why, size_t size)
-{
-    const struct timespec pause = { .tv_nsec = 20000000 };
-    int status = 0;
-    bool told = false;
-    pid_t ended;
-    while ((ended = waitpid(child, &status, WNOHANG)) != child) {
-        if (ended < 0 && errno != EINTR) {
-            snprintf(why, size, "waiting for a process failed: %s", strerror(errno));
-            return -1;
-        }
-        if (tp_stop_signal() && !told) kill(child, tp_stop_signal());
-        told = tp_stop_signal() != 0;
-        nanosleep(&pause, NULL);
-    }
-    if (WIFEXITED(status)) return WEXITSTATUS(status);
-    snprintf(why, size, "the training was ended by signal %d", WTERMSIG(status));
-    return -1;
-}
-
-/* Runs `lra train` in a child process, which prints to standard error, and waits. Forwards the
- * first signal. Returns the exit status, or -1 with the reason in why if the child could not be
- * started or was killed. */
-static int train_apart(train_flags *f, char *why, size_t size)
-{
-    if (f->full) {
-        snprintf(why, size, "too many flags for 'lra train'");
-        return -1;
-    }
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child < 0) {
-        snprintf(why, size, "no process can be started: %s", strerror(errno));
-        return -1;
-    }
-    if (child == 0) {
-        setpgid(0, 0); /* Ctrl-C reaches only the parent */
-        dup2(STDERR_FILENO, STDOUT_FILENO);
-        const int status = lra_train_main(f->n, f->word);
-        fflush(NULL);
-        _exit(status);
-    }
-    return await(child, why, size);
-}
-
 /* ---- the rows ---- */
 
 /* Table 1's attentions, sized for a task. */
@@ -198,19 +98,24 @@ static bool read_rows(const table_settings *s, lra_table *t, char *why, size_t s
         int k = attention_of(&list);
         const int n = (int)strcspn(at, ",");
         for (int i = 0; i < t->rows && k >= 0; i++)
-            if (t->row[i].attention == attention_name(k)) k = -1;
+            if (strcmp(t->row[i].name, attention_name(k)) == 0) k = -1;
         if (k < 0) {
             snprintf(why, size,
                      "--attentions: '%.*s' is no attention, or is there twice; they are %s",
                      n > 60 ? 60 : n, at, ATTENTION_NAMES);
             return false;
         }
-        t->row[t->rows++].attention = attention_name(k);
+        snprintf(t->row[t->rows++].name, TRAININGS_NAME, "%s", attention_name(k));
     }
     return t->rows > 0 || fail(why, size, "--attentions: the list is empty");
 }
 
-/* ---- the folder ---- */
+/* ---- trainings ---- */
+
+typedef struct table_of {
+    lra_table table; /* first: table_json gets its address */
+    const table_settings *s;
+} table_of;
 
 static json_t *description(const table_settings *s)
 {
@@ -221,77 +126,23 @@ static json_t *description(const table_settings *s)
                      "device", s->machine.device, "dtype", dtype);
 }
 
-/* Stores the folder's purpose. */
-static bool write_note(const json_t *ours, const char *path, char *why, size_t size)
-{
-    char *text = json_dumps(ours, JSON_INDENT(2));
-    const bool done = text && tp_file_replace(path, text, strlen(text), why, size);
-    if (!text) fail(why, size, "out of memory");
-    free(text);
-    return done;
-}
-
-static bool refuse(const char *folder, const json_t *theirs, char *why, size_t size)
-{
-    char *text = json_dumps(theirs, JSON_SORT_KEYS);
-    snprintf(why, size,
-             "%s holds a table of other settings, %.1000s: give these, or choose another --run-dir",
-             folder, text ? text : "");
-    free(text);
-    return false;
-}
-
-/* Creates the folder with a note, or checks its note. */
-static bool open_folder(const table_settings *s, char *why, size_t size)
-{
-    char path[TABLE_PATH];
-    json_error_t error;
-    if (!tp_make_folders(s->run_dir, why, size)) return false;
-    snprintf(path, sizeof path, "%.4300s/table.json", s->run_dir);
-    json_t *ours = description(s), *theirs = json_load_file(path, 0, &error);
-    bool done = ours || fail(why, size, "out of memory");
-    if (done && theirs && !json_equal(ours, theirs)) {
-        done = refuse(s->run_dir, theirs, why, size);
-    } else if (done && !theirs && json_error_code(&error) != json_error_cannot_open_file) {
-        snprintf(why, size, "%s: line %d: %s; remove it to begin anew", path, error.line,
-                 tp_json_reason(error.text));
-        done = false;
-    } else if (done && !theirs) {
-        done = write_note(ours, path, why, size);
-    }
-    json_decref(ours);
-    json_decref(theirs);
-    return done;
-}
-
-/* ---- trainings ---- */
-
 /* Flags common to all trainings, for a run's folder. */
-static void begin_flags(train_flags *f, const table_settings *s, const char *attention,
+static void begin_flags(command_flags *f, const table_settings *s, const char *attention,
                         const char *folder)
 {
-    char text[64];
-    train_flags_add(f, "task", task_of(&s->d)->name);
-    train_flags_add(f, "attention", attention);
-    train_flags_add(f, "run-dir", folder);
-    if (s->d.path) train_flags_add(f, "data", s->d.path);
-    train_flags_add(f, "device", s->machine.device);
-    tp_option_get(tp_option_find(options, "dtype"), s, text, sizeof text);
-    train_flags_add(f, "dtype", text);
-    tp_option_get(tp_option_find(options, "threads"), s, text, sizeof text);
-    train_flags_add(f, "threads", text);
-    train_flags_split(f, s->flags);
+    command_flag(f, "task", task_of(&s->d)->name);
+    command_flag(f, "attention", attention);
+    command_flag(f, "run-dir", folder);
+    if (s->d.path) command_flag(f, "data", s->d.path);
+    command_flag(f, "device", s->machine.device);
+    command_copy(f, options, "dtype", s);
+    command_copy(f, options, "threads", s);
+    command_words(f, s->flags);
 }
 
-static void add_number(train_flags *f, const char *name, double x)
+static bool train_apart(command_flags *f, const char *folder, char *why, size_t size)
 {
-    char text[40];
-    snprintf(text, sizeof text, "%.10g", x);
-    train_flags_add(f, name, text);
-}
-
-static bool check_status(int status, const char *folder, char *why, size_t size)
-{
+    const int status = command_apart(f, lra_train_main, NULL, why, size);
     if (status > 0 && !tp_stop_signal())
         snprintf(why, size, "the training in %s failed with status %d, see above", folder, status);
     return status == 0;
@@ -301,85 +152,69 @@ static bool check_status(int status, const char *folder, char *why, size_t size)
 static bool find_steps(const table_settings *s, const char *attention, int64_t *steps, char *why,
                        size_t size)
 {
-    char folder[TABLE_PATH];
+    char folder[TRAININGS_PATH];
     double seconds;
     snprintf(folder, sizeof folder, "%.4300s/probe-%s", s->run_dir, attention);
-    if (!table_run_finished(folder)) {
-        train_flags *f = calloc(1, sizeof *f);
+    if (!training_finished(folder)) {
+        command_flags *f = calloc(1, sizeof *f);
         if (!f) return fail(why, size, "out of memory");
         begin_flags(f, s, attention, folder);
-        train_flags_split(f,
-                          "--overwrite --steps 1000000000 --warmup 1 --eval-every 0 --log-every 1 "
-                          "--checkpoint-every 0 --valid-examples 32 --test-examples 32");
-        add_number(f, "time", fmin(60, fmax(1, s->time / 20)));
-        const int status = train_apart(f, why, size);
+        command_words(f, "--overwrite --steps 1000000000 --warmup 1 --eval-every 0 --log-every 1 "
+                         "--checkpoint-every 0 --valid-examples 32 --test-examples 32");
+        command_number(f, "time", fmin(60, fmax(1, s->time / 20)));
+        const bool done = train_apart(f, folder, why, size);
         free(f);
-        if (!check_status(status, folder, why, size)) return false;
+        if (!done) return false;
     }
-    if (!table_run_speed(folder, &seconds, why, size)) return false;
+    if (!training_speed(folder, &seconds, why, size)) return false;
     *steps = (int64_t)fmax(1, round(s->time / seconds));
     return true;
 }
 
-static bool train(const table_settings *s, const char *attention, int64_t seed, const char *folder,
-                  char *why, size_t size)
+static bool train(void *env, int row, int64_t seed, const char *folder, char *why, size_t size)
 {
+    const table_of *o = env;
+    const table_settings *s = o->s;
+    const char *attention = o->table.row[row].name;
     int64_t steps = s->steps;
-    train_flags *f = calloc(1, sizeof *f);
+    command_flags *f = calloc(1, sizeof *f);
     bool done = f || fail(why, size, "out of memory");
-    if (done && table_run_begun(folder)) {
-        train_flags_split(f, "--resume");
-        train_flags_add(f, "run-dir", folder);
-        if (s->d.path) train_flags_add(f, "data", s->d.path);
-        train_flags_add(f, "device", s->machine.device);
+    if (done && training_begun(folder)) {
+        command_words(f, "--resume");
+        command_flag(f, "run-dir", folder);
+        if (s->d.path) command_flag(f, "data", s->d.path);
+        command_flag(f, "device", s->machine.device);
     } else if (done) {
         done = s->time == 0 || find_steps(s, attention, &steps, why, size);
         begin_flags(f, s, attention, folder);
-        add_number(f, "seed", (double)seed);
-        if (steps > 0) add_number(f, "steps", (double)steps);
+        command_number(f, "seed", (double)seed);
+        if (steps > 0) command_number(f, "steps", (double)steps);
     }
-    if (done) done = check_status(train_apart(f, why, size), folder, why, size);
+    done = done && train_apart(f, folder, why, size);
     free(f);
     return done;
-}
-
-static bool fill(const table_settings *s, table_row *r, int64_t seed, char *why, size_t size)
-{
-    char folder[TABLE_PATH];
-    snprintf(folder, sizeof folder, "%.4300s/%s-%lld", s->run_dir, r->attention, (long long)seed);
-    if (!table_run_finished(folder)) {
-        tp_command_complain(manual.name, folder);
-        if (!train(s, r->attention, seed, folder, why, size)) return false;
-    }
-    return table_run_read(&r->run[r->runs++], folder, why, size);
 }
 
 /* ---- results ---- */
 
 /* Without gnuplot the table has no pictures, which is only reported. */
-static void draw(const table_settings *s, const lra_table *t)
+static void draw(const table_settings *s, const trainings *t, const char *note)
 {
-    char path[TABLE_PATH], why[5000];
-    snprintf(path, sizeof path, "%.4300s/accuracy.png", s->run_dir);
-    bool done = table_draw(t, path, why, sizeof why);
-    snprintf(path, sizeof path, "%.4300s/memory.png", s->run_dir);
+    char path[TRAININGS_PATH], why[5000], title[200];
     const char *attention[ATTENTIONS];
-    for (int i = 0; i < t->rows; i++) attention[i] = t->row[i].attention;
+    for (int i = 0; i < t->rows; i++) attention[i] = t->row[i].name;
+    snprintf(title, sizeof title, "Attentions on %s: validation accuracy over the time of training",
+             task_of(&s->d)->name);
+    snprintf(path, sizeof path, "%.4300s/accuracy.png", s->run_dir);
+    bool done = trainings_draw(
+        t,
+        &(trainings_picture){ title, note, "seconds of training, without validations",
+                              "accuracy, %", offsetof(training_point, seconds) },
+        path, why, sizeof why);
+    snprintf(path, sizeof path, "%.4300s/memory.png", s->run_dir);
     done = done &&
            scale_draw_memory(s->d.task, t->rows, attention, &s->machine, path, why, sizeof why);
     if (!done) tp_command_complain(manual.name, why);
-}
-
-static bool show(const table_settings *s, const lra_table *t, char *why, size_t size)
-{
-    char path[TABLE_PATH], *lines = table_lines(t);
-    if (!lines) return fail(why, size, "out of memory");
-    snprintf(path, sizeof path, "%.4300s/table.jsonl", s->run_dir);
-    const bool done = tp_file_replace(path, lines, strlen(lines), why, size);
-    if (done && s->format == 0) table_print(t, stdout);
-    if (done && s->format == 1) fputs(lines, stdout);
-    free(lines);
-    return done && (fflush(stdout) == 0 || fail(why, size, strerror(errno)));
 }
 
 /* The data's name without its folder: pictures may be shown on other machines. */
@@ -389,32 +224,46 @@ static const char *data_name(const table_settings *s)
     return slash && slash[1] ? slash + 1 : s->d.path ? s->d.path : "Drawn documents";
 }
 
-static bool make(const table_settings *s, lra_table *t, char *why, size_t size)
+static bool make(table_of *o, trainings *t, char *why, size_t size)
 {
-    if (!read_rows(s, t, why, size) || !open_folder(s, why, size)) return false;
-    t->task = task_of(&s->d)->name;
-    snprintf(t->note, sizeof t->note, "%.300s%s%.250s", data_name(s), s->flags ? "; flags: " : "",
+    const table_settings *s = o->s;
+    char note[600];
+    if (!read_rows(s, &o->table, why, size) ||
+        !trainings_open(s->run_dir, description(s), why, size))
+        return false;
+    o->table.task = task_of(&s->d)->name;
+    t->rows = o->table.rows;
+    snprintf(note, sizeof note, "%.300s%s%.250s", data_name(s), s->flags ? "; flags: " : "",
              s->flags ? s->flags : "");
-    tp_catch_signals();
-    bool done = true;
-    for (int64_t seed = 1; seed <= s->seeds && done; seed++)
-        for (int i = 0; i < t->rows && done; i++) done = fill(s, &t->row[i], seed, why, size);
+    if (!trainings_run(t, s->run_dir, s->seeds, why, size)) return false;
     if (tp_stop_signal()) return true;
-    if (!done || !show(s, t, why, size)) return false;
-    draw(s, t);
+    if (!trainings_write(t, s->run_dir, s->format == 1 ? stdout : NULL, why, size)) return false;
+    if (s->format == 0) table_print(&o->table, stdout);
+    if (fflush(stdout) != 0) {
+        snprintf(why, size, "standard output: %s", strerror(errno));
+        return false;
+    }
+    draw(s, t, note);
     return true;
 }
 
 static bool run(void *settings, char *why, size_t size)
 {
     table_settings *s = settings;
-    lra_table *t = calloc(1, sizeof *t);
+    table_of *o = calloc(1, sizeof *o);
     tp_absolute_path(&s->d.path);
-    if (!t) return fail(why, size, "out of memory");
-    const bool done = make(s, t, why, size);
-    for (int i = 0; i < t->rows; i++)
-        for (int k = 0; k < t->row[i].runs; k++) table_run_free(&t->row[i].run[k]);
-    free(t);
+    if (!o) return fail(why, size, "out of memory");
+    o->s = s;
+    trainings t = { .command = manual.name,
+                    .score = "accuracy",
+                    .keys = { "accuracy", "official_accuracy" },
+                    .train = train,
+                    .json = table_json,
+                    .env = o,
+                    .row = o->table.row };
+    const bool done = make(o, &t, why, size);
+    trainings_free(&t);
+    free(o);
     return done;
 }
 

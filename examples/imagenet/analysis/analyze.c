@@ -18,7 +18,7 @@ typedef struct analyze_options {
     int what, format, layout, split, clock;
     int64_t images, size, image, block, query, window;
     double row, col, seconds;
-    bool fresh;
+    bool fresh, dry;
 } analyze_options;
 
 #define S analyze_options
@@ -26,13 +26,14 @@ typedef struct analyze_options {
 static const tp_option table_of_flags[] = {
     TP_HEADING("MODEL AND IMAGES"),
     TP_ARGUMENTS(S, beside, "RUN ...",
-                 "Folders of more runs to draw in the similarity figure, for comparison."),
+                 "Folders of more runs to draw in the same picture, for comparison: in that of "
+                 "similarity, and with --what lsla in lsla-runs.png."),
     TP_ROWS(tp_trained_options),
     OPTION_WEIGHTS(S),
     OPTIONS_IMAGES(S, c.data, 0, 0),
     OPTION_MAX_PIXELS(S, c.max_pixels, 0),
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part to choose images from."),
-    TP_INT("images", S, images, 1, 4096, 0, "Number of images to average over."),
+    TP_INT("images", S, images, 1, TP_BIG, 0, "Number of images to average over."),
     TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
     OPTION_TRAINED_SIZE(S),
     TP_HEADING("DRAWING"),
@@ -64,6 +65,9 @@ static const tp_option table_of_flags[] = {
     TP_CHOICE("clock", S, clock, "wall|cpu", 0,
               "resolution: elapsed time, or CPU time, which other load on the machine affects "
               "less."),
+    TP_FLAG("dry", S, dry, 0,
+            "resolution: only count memory, without computing: for sizes that would take too long "
+            "or more memory than there is."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     { 0 },
@@ -82,15 +86,20 @@ static const char manual_more[] =
     "                blue: positive, red: negative\n"
     "    lsla        ViT-LSLA, one query token of a window. Rows: dynamic scale, inner bias,\n"
     "                outer bias, weights before and after the outer bias. Columns: the mean\n"
-    "                over heads, then each head (Hechen et al. 2022, Figures 3 and 4)\n"
+    "                over heads, then each head (Hechen et al. 2022, Figures 3 and 4).\n"
+    "                With further RUNs, also the weights of all models in one picture, as of\n"
+    "                one trained without the outer bias (Figure 4b)\n"
     "    resolution  time and memory of forward passes and training steps of untrained models\n"
     "                by image size (Zhu et al. 2021, Figure 7)\n\n"
     "EXIT STATUS\n"
     "    0 success; 1 an error, such as an unknown preset; 2 a wrong command line\n\n"
     "EXAMPLES\n"
     "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
+    "    imagenet analyze --what lsla runs/lsla-inner --run-dir runs/lsla --query 7\n"
     "    imagenet analyze --what norms --fresh --preset cvt-ls-13 --out norms\n"
-    "    imagenet analyze --what resolution --preset cvt-ls-small,cvt-small --sizes 64,128\n";
+    "    imagenet analyze --what resolution --preset cvt-ls-small,cvt-small --sizes 64,128\n"
+    "    imagenet analyze --what resolution --dry --preset cvt-star-13,cvt-ls-13 \\\n"
+    "        --sizes 224,448,896,1792\n";
 
 static const tp_command manual = {
     .name = "imagenet analyze",
@@ -106,37 +115,21 @@ static const tp_command manual = {
 
 /* ---- images ---- */
 
-static bool load_images(analysis *a, const analyze_options *s, const tp_image_set *X)
-{
-    const int64_t side = a->f.cfg.size, each = side * side * 3, most = tp_image_set_count(X);
-    const tp_augment as_tested = image_file_pipeline(&a->f, 0);
-    const int64_t n = s->images < most ? s->images : most;
-    tp_image_batch b;
-    a->x = malloc((size_t)(n * each) * sizeof *a->x);
-    if (!a->x) return analysis_fail(a, "out of memory");
-    /* .train shuffles the images, to sample all classes. */
-    tp_loader *L = tp_image_loader_new(
-        X, &(tp_image_loader_opts){
-               .augment = &as_tested, .batch = 1, .seed = (uint64_t)s->c.seed, .train = true });
-    while (a->n < n && tp_image_loader_next(L, &b))
-        memcpy(a->x + each * a->n++, b.x, (size_t)each * sizeof *a->x);
-    const bool done = a->n == n || analysis_fail(a, "%s", tp_loader_why(L));
-    tp_loader_free(L);
-    return done;
-}
-
 static bool open_images(analysis *a, const analyze_options *s)
 {
     title_model(&a->f, s->fresh || s->c.weights ? s->preset : NULL, a->model, sizeof a->model);
     title_images(s->c.data, (tp_part)s->split, a->set, sizeof a->set);
-    tp_image_set *X = s->c.data
-                          ? tp_image_set_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
-                          : tp_image_set_shapes(s->images, a->f.cfg.size, (tp_part)s->split);
-    bool done = tp_image_set_ok(X) || analysis_fail(a, "%s", tp_image_set_why(X));
-    if (done) eval_warn("imagenet analyze", tp_image_set_note(X));
-    done = done && load_images(a, s, X);
-    tp_image_set_close(X);
-    return done;
+    a->X = s->c.data ? tp_image_set_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
+                     : tp_image_set_shapes(s->images, a->f.cfg.size, (tp_part)s->split);
+    if (!tp_image_set_ok(a->X)) return analysis_fail(a, "%s", tp_image_set_why(a->X));
+    eval_warn("imagenet analyze", tp_image_set_note(a->X));
+    const int64_t most = tp_image_set_count(a->X);
+    a->n = s->images < most ? s->images : most;
+    a->as_tested = image_file_pipeline(&a->f, 0);
+    a->seed = (uint64_t)s->c.seed;
+    if (s->image >= a->n)
+        return analysis_fail(a, "--image: there are %lld images, numbered from 0", (long long)a->n);
+    return analysis_choose(a, s->image);
 }
 
 /* ---- models ---- */
@@ -170,25 +163,43 @@ static bool open_run(analysis *a, const analyze_options *s, const char *run)
 static void close_run(analysis *a)
 {
     image_file_close(&a->f);
-    free(a->x);
+    tp_image_set_close(a->X);
+    free(a->one);
     a->f = (image_file){ 0 };
-    a->x = NULL;
+    a->X = NULL;
+    a->one = NULL;
     a->n = 0;
+}
+
+/* Opens run i in place of the open model; 0 is the first. */
+static bool open_next(analysis *a, const analyze_options *s, int i)
+{
+    close_run(a);
+    return open_run(a, s, i ? s->beside.at[i - 1] : s->c.t.run_dir);
+}
+
+/* Draws the weights of the open ViT-LSLA and of further runs, opened in turn. */
+static bool draw_weights(analysis *a, const analyze_options *s)
+{
+    static lsla_weights w[ANALYSIS_RUNS];
+    const int n = s->beside.n + 1;
+    int i = 0;
+    bool done = true;
+    for (; i < n && done; i++) done = (i == 0 || open_next(a, s, i)) && lsla_weigh(a, &w[i]);
+    done = done && lsla_draw_runs(a, w, n);
+    while (i-- > 0) free(w[i].mean);
+    return done;
 }
 
 /* Draws the curves of the open model and of further runs, opened in turn. */
 static bool draw_similarity(analysis *a, const analyze_options *s)
 {
-    enum { RUNS = 8 };
-    static depth d[RUNS];
-    static char name[RUNS][sizeof a->model];
-    curve c[RUNS];
+    static depth d[ANALYSIS_RUNS];
+    static char name[ANALYSIS_RUNS][sizeof a->model];
+    curve c[ANALYSIS_RUNS];
     const int n = s->beside.n + 1;
-    if (n > RUNS) return analysis_fail(a, "at most %d further runs can be drawn", RUNS - 1);
     for (int i = 0; i < n; i++) {
-        const char *run = i ? s->beside.at[i - 1] : s->c.t.run_dir;
-        if (i > 0) close_run(a);
-        if (i > 0 && !open_run(a, s, run)) return false;
+        if (i > 0 && !open_next(a, s, i)) return false;
         if (!similarity_measure(a, &d[i]) || (i == 0 && !similarity_write(a, &d[i]))) return false;
         snprintf(name[i], sizeof name[i], "%s", a->model);
         c[i] = (curve){ name[i], (int)d[i].blocks, d[i].number, d[i].cosine };
@@ -215,11 +226,12 @@ static bool draw_model(analysis *a, const analyze_options *s)
     } figures[] = {
         { NORMS, norms_draw }, { LSLA, lsla_draw }, { BIAS, bias_draw }, { SPAN, span_draw }
     };
+    if (s->beside.n >= ANALYSIS_RUNS)
+        return analysis_fail(a, "at most %d further runs can be drawn", ANALYSIS_RUNS - 1);
     bool done = open_run(a, s, s->c.t.run_dir);
-    if (done && s->image >= a->n)
-        done = analysis_fail(a, "--image: there are %lld images, numbered from 0", (long long)a->n);
     for (size_t i = 0; i < sizeof figures / sizeof figures[0] && done; i++)
         if (s->what == ALL || s->what == figures[i].what) done = figures[i].draw(a);
+    if (s->what == LSLA && s->beside.n > 0) done = done && draw_weights(a, s);
     if (s->what == ALL || s->what == SIMILARITY) /* last, because it replaces the model */
         done = done && draw_similarity(a, s);
     return done;
@@ -235,7 +247,6 @@ static bool analyze(analysis *a, const analyze_options *s)
     a->batch = s->c.batch;
     a->ending = s->format == 1 ? "svg" : "png";
     a->named = s->what != ALL;
-    a->image = s->image;
     a->block = s->block;
     a->row = s->row;
     a->col = s->col;
@@ -246,12 +257,14 @@ static bool analyze(analysis *a, const analyze_options *s)
     if (s->set && !s->fresh)
         return analysis_fail(
             a, "--set: it changes the model of --fresh; that of a run is as it was trained");
+    if (s->dry && s->what != RESOLUTION)
+        return analysis_fail(a, "--dry: only --what resolution can be drawn without computing");
     if (s->fresh && !s->preset) return analysis_fail(a, "--fresh: name the model with --preset");
     if (!tp_make_folders(a->out, why, sizeof why)) return analysis_fail(a, "%s", why);
     if (s->what != RESOLUTION) return draw_model(a, s);
     const char *presets = s->preset ? s->preset : "cvt-ls-small,cvt-small";
     return resolution_draw(
-        a, &(resolution_opts){ presets, s->sizes, s->seconds, s->clock == 1, &s->c });
+        a, &(resolution_opts){ presets, s->sizes, s->seconds, s->clock == 1, s->dry, &s->c });
 }
 
 static bool run(void *settings, char *why, size_t size)

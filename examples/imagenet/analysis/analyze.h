@@ -5,13 +5,17 @@
 #include <tapegrad/observe.h>
 
 #include "image_file.h"
+#include "inside/norms.h"
 #include "map_numbers.h"
 #include "pictures/picture.h"
 
 typedef struct analysis {
     image_file f;
     const char *out; /* folder */
-    float *x;        /* images [n,size,size,3] */
+    tp_image_set *X;
+    tp_augment as_tested;
+    uint64_t seed; /* of the choice of images */
+    float *one;    /* the chosen image [size,size,3] */
     int64_t n, batch;
     bool named;         /* --what names the figure; an error if the model has none */
     int64_t image;      /* the image whose attention is shown */
@@ -33,6 +37,13 @@ bool analysis_fail(analysis *a, const char *fmt, ...) __attribute__((format(prin
 
 /* Call if a figure has nothing to show. Fails if the figure was named; otherwise skips it. */
 bool analysis_none(analysis *a, const char *figure, const char *what);
+
+/* The images in their order, which the seed alone decides; to be freed. */
+tp_loader *analysis_loader(const analysis *a);
+/* Reads the next ones: x [count,size,size,3]. */
+bool analysis_read(analysis *a, tp_loader *L, float *x, int64_t count);
+/* Reads the image that is shown. */
+bool analysis_choose(analysis *a, int64_t image);
 
 /* Run the model on all images, or on the chosen one, and call `see` for each op. */
 bool analysis_run(analysis *a, tp_observer see, void *env);
@@ -75,14 +86,14 @@ void panels_put(panels *s, int row, int col, panel p, const char *title, const c
 typedef enum shown { OF_ONE_IMAGE, OF_ALL_IMAGES, OF_NOISE } shown;
 void analysis_draw(analysis *a, picture p, shown what, const char *name);
 
-/* Image i as the model sees it. False if out of memory, which fails the analysis. */
-bool analysis_photo(analysis *a, int64_t i, tp_image *photo);
+/* The chosen image as the model sees it. False if out of memory, which fails the analysis. */
+bool analysis_photo(analysis *a, tp_image *photo);
 
 /* The mean over heads of element i of v [heads,n]. */
 double analysis_mean(const double *v, int64_t heads, int64_t n, int64_t i);
 
 /* ---- the figures; false with the reason in a->why ---- */
-enum { DEPTH_MAX = 256 };
+enum { DEPTH_MAX = 256, ANALYSIS_RUNS = 8 /* models in one picture */ };
 
 /* similarity.c */
 typedef struct depth {
@@ -93,12 +104,7 @@ typedef struct depth {
 bool similarity_measure(analysis *a, depth *d);
 bool similarity_write(analysis *a, const depth *d);
 
-/* norms.c: mean norms, by [keys, values] and [window, projection] */
-typedef struct norm_ratios {
-    int64_t blocks;
-    bool has[DEPTH_MAX], dual[DEPTH_MAX]; /* has long-short attention; has DualLN */
-    double without[DEPTH_MAX][2][2], with[DEPTH_MAX][2][2];
-} norm_ratios;
+/* norms.c */
 bool norms_measure(analysis *a, norm_ratios *r);
 bool norms_draw(analysis *a);
 
@@ -125,6 +131,15 @@ bool lsla_draw(analysis *a);
 
 bool lsla_picture(analysis *a, const lsla_query *q, const double *mean, const double *key);
 
+/* lsla_runs.c: the weights of one query that multiply the values */
+typedef struct lsla_weights {
+    int64_t heads, side, n, query;
+    double *mean, *key, *head; /* [n], [n], [heads,n]; free mean */
+    char name[700];            /* the model's */
+} lsla_weights;
+bool lsla_weigh(analysis *a, lsla_weights *w); /* of the open model; always free */
+bool lsla_draw_runs(analysis *a, const lsla_weights w[], int n);
+
 /* bias.c */
 bool bias_draw(analysis *a);
 
@@ -141,7 +156,7 @@ bool span_picture(analysis *a, const block_spans *s);
 typedef struct resolution_opts {
     const char *presets, *sizes;
     double seconds;
-    bool cpu_time;
+    bool cpu_time, dry; /* dry: only memory is counted */
     const image_common *c;
 } resolution_opts;
 bool resolution_draw(analysis *a, const resolution_opts *o);

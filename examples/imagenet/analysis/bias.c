@@ -148,7 +148,7 @@ static bool draw(analysis *a, const tables *s)
     panels p;
     tp_image photo = { 0 };
     panel_mark(*marks)[2] = calloc((size_t)s->n, sizeof *marks);
-    const bool done = panels_new(&p, a, s->n, 1 + heads) && analysis_photo(a, a->image, &photo) &&
+    const bool done = panels_new(&p, a, s->n, 1 + heads) && analysis_photo(a, &photo) &&
                       (marks || analysis_fail(a, "out of memory"));
     for (int k = 0; marks && k < s->n && done; k++) {
         mark(a, &s->at[k], marks[k]);

@@ -128,7 +128,7 @@ bool lsla_picture(analysis *a, const lsla_query *q, const double *mean, const do
 {
     tp_image photo = { 0 }, window = { 0 };
     const tp_box box = { q->pixel[1], q->pixel[0], q->pixels, q->pixels };
-    bool done = analysis_photo(a, a->image, &photo);
+    bool done = analysis_photo(a, &photo);
     if (done && !tp_image_crop(&window, &photo, box, NULL))
         done = analysis_fail(a, "%s", window.why);
     if (done) {
@@ -256,7 +256,8 @@ bool lsla_measure(analysis *a, lsla_query *q)
     search s = { .a = a, .q = q };
     *q = (lsla_query){ 0 };
     if (!classifier_cfg_as(&a->f.cfg, &tp_model_vit_lsla)) {
-        analysis_fail(a, "lsla: the model is not a ViT-LSLA");
+        analysis_fail(a, "lsla: the model is not a ViT-LSLA%s%.300s", *a->model ? ": " : "",
+                      a->model);
     } else if (analysis_run_one(a, see, &s)) {
         if (s.why[0])
             analysis_fail(a, "%s", s.why);

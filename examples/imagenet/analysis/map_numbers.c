@@ -5,40 +5,7 @@
 #include <stdlib.h>
 #include <tapegrad/op.h>
 
-/* ---- tensors on the host ---- */
-
-void host_free(host_array *h)
-{
-    free(h->v);
-    *h = (host_array){ 0 };
-}
-
-bool host_read(host_array *h, tp_tape *T, tp_tensor x)
-{
-    host_free(h);
-    if (!tp_given(x)) return true;
-    const tp_shape s = tp_shape_of(x);
-    const int64_t n = tp_numel(x);
-    const size_t bytes = (size_t)n * tp_dtype_size(tp_dtype_of(x));
-    tp_view raw = { .data = malloc(bytes ? bytes : 1), .dtype = tp_dtype_of(x), .numel = n };
-    h->v = malloc((size_t)(n ? n : 1) * sizeof *h->v);
-    h->numel = n;
-    for (int i = 0; i < s.ndim; i++) h->dim[i] = s.dim[i];
-    const bool room = raw.data && h->v, done = room && tp_read(T, x, raw.data, bytes);
-    if (!room) tp_raise(T, TP_E_MEMORY, "out of host memory");
-    for (int64_t i = 0; i < n && done; i++) h->v[i] = tp_ld(&raw, i);
-    free(raw.data);
-    return done;
-}
-
 /* ---- numbers ---- */
-
-static double norm(const double *x, int64_t d)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < d; i++) sum += x[i] * x[i];
-    return sqrt(sum);
-}
 
 /* With u[i] = x[i] / |x[i]|, the sum over all pairs is |sum of u|^2; pairs of a row with itself are
  * subtracted. */
@@ -47,20 +14,13 @@ double mean_cosine(const double *x, int64_t n, int64_t d, double *work)
     double all = 0;
     for (int64_t c = 0; c < d; c++) work[c] = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double length = norm(x + i * d, d);
+        const double length = row_norm(x + i * d, d);
         if (length == 0) continue;
         for (int64_t c = 0; c < d; c++) work[c] += x[i * d + c] / length;
         all -= 1;
     }
     for (int64_t c = 0; c < d; c++) all += work[c] * work[c];
     return n > 1 ? all / ((double)n * (double)(n - 1)) : 0;
-}
-
-double mean_norm(const double *x, int64_t n, int64_t d)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += norm(x + i * d, d);
-    return n > 0 ? sum / (double)n : 0;
 }
 
 void softmax_of(double *x, int64_t n)
@@ -76,20 +36,6 @@ static void weights_of(const double *scores, int64_t n, int64_t ld, int64_t colu
 {
     for (int64_t i = 0; i < n; i++) work[i] = scores[i * ld + column];
     softmax_of(work, n);
-}
-
-void project_rows(const double *x, const double *scores, int64_t n, int64_t width, int64_t heads,
-                  int64_t rank, double *out, double *work)
-{
-    const int64_t D = width / heads;
-    for (int64_t h = 0; h < heads; h++)
-        for (int64_t j = 0; j < rank; j++) {
-            double *row = out + j * width + h * D;
-            weights_of(scores, n, heads * rank, h * rank + j, work);
-            for (int64_t c = 0; c < D; c++) row[c] = 0;
-            for (int64_t i = 0; i < n; i++)
-                for (int64_t c = 0; c < D; c++) row[c] += work[i] * x[i * width + h * D + c];
-        }
 }
 
 /* ---- spans ---- */

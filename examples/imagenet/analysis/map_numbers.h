@@ -1,37 +1,18 @@
-/* map_numbers.h - reads tensors to the host and computes the papers' numbers from tokens and
- * attention inputs. */
+/* map_numbers.h - computes the papers' numbers from tokens and attention inputs. */
 #ifndef MAP_NUMBERS_H
 #define MAP_NUMBERS_H
 
 #include <tapegrad/ops.h>
 #include <tapegrad/tapegrad.h>
 
-/* A tensor of any dtype as doubles. */
-typedef struct host_array {
-    int64_t dim[TP_MAX_DIMS], numel;
-    double *v; /* NULL: empty */
-} host_array;
-
-/* Replaces the content by x's; TP_NONE empties it. On error returns false and fails T. Initialise
- * to { 0 }, end with host_free. */
-bool host_read(host_array *h, tp_tape *T, tp_tensor x);
-void host_free(host_array *h);
+#include "inside/host_array.h"
 
 /* The mean cosine of rows i and j over all ordered pairs i != j of x [n,d]. A zero row counts as
  * orthogonal to all; a single row gives 0. work [d]. */
 double mean_cosine(const double *x, int64_t n, int64_t d, double *work);
 
-/* The mean l2 norm of the rows of x [n,d]. */
-double mean_norm(const double *x, int64_t n, int64_t d);
-
 /* Replaces logits x [n] by their softmax; -INFINITY gives 0. */
 void softmax_of(double *x, int64_t n);
-
-/* Projects one image dynamically (tp_chunk_project_kv over the whole map): row j of head h of out
- * [rank,width] is the mean of x [n,width] weighted by the softmax of scores[., h rank + j], with
- * scores [n,heads rank]. work [n]. */
-void project_rows(const double *x, const double *scores, int64_t n, int64_t width, int64_t heads,
-                  int64_t rank, double *out, double *work);
 
 /* ---- the attention of a map's token, per head ---- */
 typedef struct span {

@@ -1,5 +1,5 @@
-/* resolution.c - time and memory of untrained models by image size, on noise (Hechen et al. 2022,
- * Figure 7; Zhu et al. 2021, Figure 7). */
+/* resolution.c - time and memory of untrained models by image size, on noise (Zhu et al. 2021,
+ * Figure 7). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +45,10 @@ static bool read_sizes(analysis *a, const char *list, int64_t size[SIZES], int *
     return *n > 0 || analysis_fail(a, "--sizes: '%s' is not a list like 64,128,256", list);
 }
 
-static bool open_model(probe *b, const char *preset, int64_t size, const image_common *c, char *why,
-                       size_t room)
+static bool open_model(probe *b, const char *preset, int64_t size, const resolution_opts *o,
+                       char *why, size_t room)
 {
+    const image_common *c = o->c;
     image_settings s = { .train = tp_train_defaults(NULL) };
     classifier_cfg cfg;
     bool done = image_preset(&s, preset, -1, why, room);
@@ -55,7 +56,7 @@ static bool open_model(probe *b, const char *preset, int64_t size, const image_c
     s.train.machine = c->t.machine;
     s.train.batch = c->batch;
     done =
-        done && image_model(&s, 10, &cfg, why, room) && probe_open(b, &cfg, &s, false, why, room);
+        done && image_model(&s, 10, &cfg, why, room) && probe_open(b, &cfg, &s, o->dry, why, room);
     free(s.preset);
     return done;
 }
@@ -65,7 +66,7 @@ static bool measure(analysis *a, measured *m, const resolution_opts *o, int64_t 
     char why[4096];
     probe b = { 0 };
     probe_time forward = { 0 }, step = { 0 };
-    bool done = open_model(&b, m->name, size, o->c, why, sizeof why);
+    bool done = open_model(&b, m->name, size, o, why, sizeof why);
     if (!done) analysis_fail(a, "%s at %lld pixels: %s", m->name, (long long)size, why);
     b.cpu_time = o->cpu_time;
     if (done) forward = probe_measure(&b, false, o->seconds);
@@ -124,14 +125,16 @@ bool resolution_draw(analysis *a, const resolution_opts *o)
     while (drawn < n && m[drawn].n > 0) drawn++;
     if (drawn == 0) return done;
     const char *clock = o->cpu_time ? "CPU time" : "time";
-    snprintf(a->model, sizeof a->model, "Untrained models on noise, %s, batch of %lld",
-             o->c->t.machine.device, (long long)o->c->batch);
+    snprintf(a->model, sizeof a->model, "Untrained models on noise, %s%s, batch of %lld",
+             o->c->t.machine.device, o->dry ? " (not computed)" : "", (long long)o->c->batch);
     char up[80];
     snprintf(up, sizeof up, "%s per image, ms", clock);
-    draw(a, m, drawn, offsetof(measured, forward), "Forward pass by image size", up,
-         "resolution-forward");
-    draw(a, m, drawn, offsetof(measured, step), "Training step by image size", up,
-         "resolution-step");
+    if (!o->dry)
+        draw(a, m, drawn, offsetof(measured, forward), "Forward pass by image size", up,
+             "resolution-forward");
+    if (!o->dry)
+        draw(a, m, drawn, offsetof(measured, step), "Training step by image size", up,
+             "resolution-step");
     draw(a, m, drawn, offsetof(measured, bytes), "Peak memory of a training step by image size",
          "memory, MB", "resolution-memory");
     return done;

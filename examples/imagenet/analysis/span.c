@@ -142,7 +142,7 @@ bool span_picture(analysis *a, const block_spans *s)
     tp_image photo = { 0 };
     block_row *row = calloc((size_t)down + 1, sizeof *row);
     double **v = calloc((size_t)down + 1, sizeof *v);
-    bool done = panels_new(&p, a, down, 1 + parts + heads) && analysis_photo(a, a->image, &photo);
+    bool done = panels_new(&p, a, down, 1 + parts + heads) && analysis_photo(a, &photo);
     if (row && v)
         done = done && fill_rows(a, s, &p, &photo, row, v, parts);
     else

@@ -59,32 +59,77 @@ static void forward_op(void *env, tp_tape *T, const tp_seen *s)
     w->a->at += analysis_ends_block(s);
 }
 
-/* Runs `count` images from `first`. */
-static bool run_batch(analysis *a, int64_t first, int64_t count, tp_observer see, void *env)
+/* Runs the images x [count,size,size,3]. */
+static bool run_batch(analysis *a, const float *x, int64_t count, tp_observer see, void *env)
 {
-    const int64_t side = a->f.cfg.size, each = side * side * 3;
     tp_tape *T = a->f.t.T;
     watch w = { a, see, env };
     a->at = 0;
     tp_reset(T);
-    const tp_tensor x = classifier_input(T, a->f.m, a->x + first * each, count);
+    const tp_tensor in = classifier_input(T, a->f.m, x, count);
     tp_observe(T, forward_op, &w);
-    classifier_forward(T, a->f.m, x);
+    classifier_forward(T, a->f.m, in);
     tp_observe(T, NULL, NULL);
     return tp_ok(T) || analysis_fail(a, "%s", tp_why(T));
 }
 
+/* ---- images: read each time, as there may be more than fit into memory ---- */
+
+static int64_t image_numel(const analysis *a)
+{
+    return a->f.cfg.size * a->f.cfg.size * 3;
+}
+
+/* .train shuffles the images, to sample all classes. */
+tp_loader *analysis_loader(const analysis *a)
+{
+    return tp_image_loader_new(
+        a->X, &(tp_image_loader_opts){
+                  .augment = &a->as_tested, .batch = 1, .seed = a->seed, .train = true });
+}
+
+bool analysis_read(analysis *a, tp_loader *L, float *x, int64_t count)
+{
+    const int64_t each = image_numel(a);
+    tp_image_batch b;
+    for (int64_t i = 0; i < count; i++) {
+        if (!tp_image_loader_next(L, &b)) return analysis_fail(a, "%s", tp_loader_why(L));
+        memcpy(x + i * each, b.x, (size_t)each * sizeof *x);
+    }
+    return true;
+}
+
+bool analysis_choose(analysis *a, int64_t image)
+{
+    tp_loader *L = analysis_loader(a);
+    free(a->one);
+    a->image = image;
+    a->one = malloc((size_t)image_numel(a) * sizeof *a->one);
+    if (a->one) tp_loader_seek(L, 0, image);
+    const bool done = a->one ? analysis_read(a, L, a->one, 1) : analysis_fail(a, "out of memory");
+    tp_loader_free(L);
+    return done;
+}
+
 bool analysis_run(analysis *a, tp_observer see, void *env)
 {
-    bool done = true;
-    for (int64_t i = 0; i < a->n && done; i += a->batch)
-        done = run_batch(a, i, a->n - i < a->batch ? a->n - i : a->batch, see, env);
+    const int64_t batch = a->n < a->batch ? a->n : a->batch;
+    float *x = malloc((size_t)(batch * image_numel(a)) * sizeof *x);
+    tp_loader *L = analysis_loader(a);
+    bool done = x != NULL;
+    if (!x) analysis_fail(a, "out of memory");
+    for (int64_t i = 0; i < a->n && done; i += batch) {
+        const int64_t count = a->n - i < batch ? a->n - i : batch;
+        done = analysis_read(a, L, x, count) && run_batch(a, x, count, see, env);
+    }
+    tp_loader_free(L);
+    free(x);
     return done;
 }
 
 bool analysis_run_one(analysis *a, tp_observer see, void *env)
 {
-    return run_batch(a, a->image, 1, see, env);
+    return run_batch(a, a->one, 1, see, env);
 }
 
 /* ---- files ---- */
@@ -171,13 +216,13 @@ void analysis_draw(analysis *a, picture p, shown what, const char *name)
     a->undrawn++;
 }
 
-bool analysis_photo(analysis *a, int64_t i, tp_image *photo)
+bool analysis_photo(analysis *a, tp_image *photo)
 {
     const int64_t side = a->f.cfg.size, each = side * side * 3;
     const tp_augment as_seen = image_eval_pipeline(side, 1);
     if (!tp_image_new(photo, side, side)) return analysis_fail(a, "%s", photo->why);
     for (int64_t k = 0; k < each; k++) {
-        const float value = a->x[i * each + k] * as_seen.std[k % 3] + as_seen.mean[k % 3];
+        const float value = a->one[k] * as_seen.std[k % 3] + as_seen.mean[k % 3];
         photo->rgb[k] = (uint8_t)lrintf(255 * fminf(fmaxf(value, 0), 1));
     }
     return true;

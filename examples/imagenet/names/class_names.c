@@ -75,7 +75,7 @@ static const name_list *usual_list(const char *stored, int64_t classes)
 static bool normalize(char *text, size_t n, char *why, size_t size)
 {
     const char *from = text;
-    if (n > 0 && !tp_file_text(&from, &n, why, size)) return false;
+    if (n > 0 && !tp_skip_bom(&from, &n, why, size)) return false;
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
         if (from[i] != '\r' || (i + 1 < n && from[i + 1] != '\n')) text[kept++] = from[i];
@@ -104,7 +104,7 @@ static char *read_lines(const char *path, char *why, size_t size)
 {
     const char *kind;
     int64_t bytes;
-    const int fd = tp_file_regular(path, &bytes, &kind);
+    const int fd = tp_open_regular(path, &bytes, &kind);
     if (fd < 0) {
         char problem[300];
         snprintf(problem, sizeof problem, kind ? "is %s" : "%s", kind ? kind : strerror(errno));
@@ -112,7 +112,7 @@ static char *read_lines(const char *path, char *why, size_t size)
         return NULL;
     }
     char *text = bytes <= MOST_TEXT ? malloc((size_t)bytes + 2) : NULL;
-    const size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
+    const size_t n = text ? tp_read_bytes(fd, 0, text, (size_t)bytes) : 0;
     const bool whole = text && (n == (size_t)bytes || errno == 0);
     char wrong[300] = "";
     if (bytes > MOST_TEXT)

@@ -1,5 +1,6 @@
 /* picture.c - lays out a picture's panels and texts. A panel has its kind's size plus room for its
- * texts; a column is as wide as its widest panel, a row as high as its highest. */
+ * texts; a column is as wide as its widest panel, a row as high as its highest. All of
+ * this is computed here, because gnuplot's layout does not know the panels beside one. */
 #include <ctype.h>
 #include <math.h>
 #include <stdint.h>

@@ -38,6 +38,7 @@ typedef struct curve {
 typedef struct panel_curves {
     int n;
     const curve *at;
+    const int *lines;   /* the curves' lines of PICTURE_STYLE; NULL: 1, 2, ... */
     bool logarithmic;   /* both axes, with a tick at each x of the first curve */
     bool whole;         /* x, and so the ticks, are whole numbers */
     bool plain;         /* lines without markers at the points */

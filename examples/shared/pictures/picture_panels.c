@@ -48,7 +48,7 @@ static void put_curves(sheet *s, const panel *p, place at)
     if (c->most > c->least) fprintf(s->f, "set yrange [%.9g:%.9g]\n", c->least, c->most);
     for (int i = 0; i < c->n; i++) {
         fprintf(s->f, "%s '-' with %s lt %d title ", i ? "," : "plot",
-                c->plain ? "lines" : "linespoints", i + 1);
+                c->plain ? "lines" : "linespoints", c->lines ? c->lines[i] : i + 1);
         put_text(s, c->at[i].name, strlen(c->at[i].name), FONT, KEY, false);
     }
     fputc('\n', s->f);

@@ -113,7 +113,8 @@ void doc_keep_end(tp_run *R, const tp_file *from)
 {
     const tp_train_settings *o = R->settings;
     const char *former = tp_file_meta(from, "train.steps");
-    const bool shaped = o->schedule != TP_RATE_CONSTANT && o->schedule != TP_RATE_STEP;
+    const bool shaped = o->schedule != TP_RATE_CONSTANT && o->schedule != TP_RATE_STEP &&
+                        o->schedule != TP_RATE_PLATEAU;
     if (former && shaped && strtoll(former, NULL, 10) != o->steps)
         tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
                     tp_file_path(from), former);

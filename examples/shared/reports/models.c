@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "adaptations.h"
+
 bool model_set(tp_model_cfg *c, const char *set, const char *const set_by[TP_COMMON_KINDS],
                char *why, size_t size)
 {
@@ -38,10 +40,13 @@ bool trained_load(tp_trained *t, const tp_machine_settings *o, const tp_model_cf
     if (!tp_model_check(c, why, sizeof why))
         return tp_trained_fail(t, "%s: impossible model: %s", t->path, why);
     tp_trained_open(t, o, 0, true);
-    *net = tp_net_new(t->P, "", c);
     tp_file *F = tp_file_open(t->path);
+    const bool adapted = adaptation_read(t->P, F, why, sizeof why);
+    *net = tp_net_new(t->P, "", c);
     if (!tp_file_ok(F))
         tp_trained_fail(t, "%s", tp_file_why(F));
+    else if (!adapted)
+        tp_trained_fail(t, "%s", why);
     else if (!tp_net_load(t->P, *net, F, false))
         tp_trained_fail(t, "%s", tp_params_why(t->P));
     tp_file_close(F);

@@ -19,7 +19,8 @@ bool model_set(tp_model_cfg *c, const char *set, const char *const set_by[TP_COM
  * same members. False with a sentence in why if they differ. */
 bool model_set_agrees(const tp_model_cfg *c, const tp_model_cfg *flags, char *why, size_t size);
 
-/* Opens device, parameters and tape of t, declares the model of c and loads t->path. False with the
+/* Opens device, parameters and tape of t, declares the model of c, with the adaptations that the
+ * file has (adaptations.h), and loads t->path. False with the
  * reason in t->why, also if c is impossible. Free the net before closing t; it is NULL if
  * undeclared. */
 bool trained_load(tp_trained *t, const tp_machine_settings *o, const tp_model_cfg *c, tp_net **net);
