@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <tapegrad/detection/detector.h>
 #include <tapegrad/options.h>
-#include <tapegrad/train.h>
 
+#include "detector_steps.h"
 #include "timing.h"
 
-enum { OBJECTS = 8, MOST_STEPS = 100 };
+enum { MOST_STEPS = 100 };
 
 typedef struct settings {
     char *preset;
@@ -43,71 +42,30 @@ static const tp_command manual = {
     .table = table,
 };
 
-/* Objects on a diagonal, the same in each image. */
-static tp_objects objects_of(double side)
-{
-    static tp_corners box[OBJECTS];
-    static int category[OBJECTS];
-    static int64_t part[OBJECTS + 1], point[OBJECTS + 1];
-    static double xy[8 * OBJECTS];
-    for (int k = 0; k < OBJECTS; k++) {
-        const double at = side * k / (double)(OBJECTS + 2), wide = side / 5;
-        box[k] = (tp_corners){ at, at, at + wide, at + wide };
-        category[k] = k;
-        part[k + 1] = k + 1;
-        point[k + 1] = 4 * (k + 1);
-        const double corner[8] = { at, at, at + wide, at, at + wide, at + wide, at, at + wide };
-        memcpy(xy + 8 * k, corner, sizeof corner);
-    }
-    return (tp_objects){
-        .n = OBJECTS, .box = box, .category = category, .part = part, .point = point, .xy = xy
-    };
-}
-
 typedef struct bench {
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T;
-    tp_optim *O;
-    tp_detector m;
-    float *x;
-    int64_t (*size)[2];
-    tp_objects *objects;
+    detector_rig r;
     int64_t detections; /* of the last inference */
 } bench;
 
-static tp_tensor images_of(const bench *b, const settings *s, int64_t n)
+static void train_step(bench *b)
 {
-    return tp_from(b->T, TP_F32, TP_SHAPE(n, s->size, s->size, 3), b->x);
+    detector_train_step(&b->r);
 }
 
-static void train_step(bench *b, const settings *s)
-{
-    tp_random r = tp_random_stream(1, "samples", 0, 0);
-    tp_reset(b->T);
-    const tp_detection_in in = { .images = images_of(b, s, s->batch),
-                                 .size = (const int64_t(*)[2])b->size,
-                                 .objects = b->objects,
-                                 .random = &r };
-    tp_backward(b->T, tp_detector_losses(b->T, &b->m, &in).total);
-    tp_clip_grad_norm(b->P, 1);
-    tp_step(b->O, 1e-5);
-}
-
-static void infer(bench *b, const settings *s)
+static void infer(bench *b)
 {
     tp_detected found = { 0 };
-    tp_reset(b->T);
-    const tp_detection_in in = { .images = images_of(b, s, 1),
-                                 .size = (const int64_t(*)[2])b->size };
-    if (tp_detector_detect(b->T, &b->m, &in, &found)) {
+    tp_reset(b->r.T);
+    const tp_detection_in in = { .images = detector_images(&b->r, 1),
+                                 .size = (const int64_t(*)[2])b->r.size };
+    if (tp_detector_detect(b->r.T, &b->r.m, &in, &found)) {
         b->detections = found.n;
         tp_detected_free(&found);
     }
 }
 
 /* Replaces a parameter, if the detector has it, by zeros but for its first element. */
-static void set_first(bench *b, const char *name, double value)
+static void set_first(detector_rig *b, const char *name, double value)
 {
     const tp_tensor p = tp_find(b->P, name);
     const size_t bytes = (size_t)tp_numel(p) * sizeof(double);
@@ -123,7 +81,7 @@ static void set_first(bench *b, const char *name, double value)
 /* Replaces a detector with masks by another one for inference, whose regions are the anchors, all
  * of the first category; none suppresses another. With weights that have not learnt anything, the
  * number of detections, and so the time of the mask head, would depend on chance. */
-static void detect_everywhere(bench *b, tp_detector_cfg c)
+static void detect_everywhere(detector_rig *b, tp_detector_cfg c)
 {
     char why[256];
     if (!tp_detector_has_masks(&c)) return;
@@ -141,31 +99,25 @@ static void detect_everywhere(bench *b, tp_detector_cfg c)
     set_first(b, "roi_heads.box_predictor.cls_score.bias", 10.0);
 }
 
-static bool sound(const bench *b)
-{
-    return tp_params_ok(b->P) && tp_ok(b->T) && tp_optim_ok(b->O);
-}
-
 /* Prints nothing if a step failed: its time would mean nothing. */
-static void measure(bench *b, const settings *s, const char *pass,
-                    void (*step)(bench *, const settings *))
+static void measure(bench *b, const settings *s, const char *pass, void (*step)(bench *))
 {
     double seconds[MOST_STEPS];
     struct rusage u;
-    step(b, s);
-    tp_device_reset_peak(b->D);
+    step(b);
+    tp_device_reset_peak(b->r.D);
     for (int k = 0; k < s->steps; k++) {
         const double begin = now();
-        step(b, s);
+        step(b);
         seconds[k] = now() - begin;
     }
-    if (!sound(b)) return;
+    if (!detector_sound(&b->r)) return;
     getrusage(RUSAGE_SELF, &u);
     printf("{\"detector\":\"%s\",\"dtype\":\"%s\",\"pass\":\"%s\",\"seconds\":%.4f,"
            "\"peak_mb\":%.1f,\"process_mb\":%.1f,"
            "\"detections\":%lld}\n",
            s->preset, s->dtype ? "bf16" : "f32", pass, median(seconds, (int)s->steps),
-           (double)tp_device_stats(b->D).peak_bytes * 1e-6, (double)u.ru_maxrss * 1024e-6,
+           (double)tp_device_stats(b->r.D).peak_bytes * 1e-6, (double)u.ru_maxrss * 1024e-6,
            (long long)b->detections);
     fflush(stdout);
 }
@@ -175,47 +127,23 @@ static bool run(void *given, char *why, size_t size)
     const settings *s = given;
     tp_detector_cfg c;
     bench b = { 0 };
-    const size_t pixels = (size_t)(s->batch * s->size * s->size * 3);
     if (!tp_detector_preset(&c, s->preset, 90, TP_DETECTRON2, why, size)) return false;
     if (s->clock == 1) timer = CLOCK_PROCESS_CPUTIME_ID;
-    b.D = tp_device_open("cpu", &(tp_device_opts){ .threads = (int)s->threads });
-    b.P = tp_params_new(b.D, NULL);
-    b.T =
-        tp_tape_new(b.D, &(tp_tape_opts){ .compute = s->dtype ? TP_BF16 : TP_F32, .train = true });
-    tp_detector_init(b.P, &b.m, "", &c);
-    b.O = tp_adamw_new(b.P, NULL);
-    b.x = malloc(pixels * sizeof *b.x);
-    b.size = malloc((size_t)s->batch * sizeof *b.size);
-    b.objects = malloc((size_t)s->batch * sizeof *b.objects);
-    bool done = b.x && b.size && b.objects;
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = (int)s->threads });
+    bool done = detector_rig_new(&b.r, D, &c, s->dtype ? TP_BF16 : TP_F32, s->size, s->batch);
     if (done) {
-        tp_random r = tp_random_stream(1, "noise", 0, 0);
-        tp_random_normals(&r, b.x, (int64_t)pixels);
-        for (int64_t i = 0; i < s->batch; i++) {
-            b.size[i][0] = b.size[i][1] = s->size;
-            b.objects[i] = objects_of((double)s->size);
-        }
         measure(&b, s, "train", train_step);
-        tp_record(b.T, false);
-        tp_train(b.T, false);
-        detect_everywhere(&b, c);
-        tp_detector_fuse(b.P, &b.m);
+        tp_record(b.r.T, false);
+        tp_train(b.r.T, false);
+        detect_everywhere(&b.r, c);
+        tp_detector_fuse(b.r.P, &b.r.m);
         measure(&b, s, "infer", infer);
-        done = sound(&b);
-        snprintf(why, size, "%s",
-                 !tp_params_ok(b.P) ? tp_params_why(b.P)
-                 : !tp_ok(b.T)      ? tp_why(b.T)
-                                    : tp_optim_why(b.O));
+        done = detector_sound(&b.r);
+        snprintf(why, size, "%s", detector_why(&b.r));
     } else {
         snprintf(why, size, "out of memory");
     }
-    tp_optim_free(b.O);
-    tp_tape_free(b.T);
-    tp_params_free(b.P);
-    tp_device_close(b.D);
-    free(b.x);
-    free(b.size);
-    free(b.objects);
+    detector_rig_free(&b.r);
     return done;
 }
 

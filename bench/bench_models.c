@@ -13,8 +13,8 @@
  *
  * On CUDA steps are queued without waiting, as in training. "matmul_gflops" is the rate of an
  * 8192^3 product in --dtype and the base of "utilisation". "kernel_seconds" is the time of a step's
- * kernels by the GPU's clock (0 on the CPU). --graph launches forward and backward as one captured
- * graph (tp_capture). --smoke makes that product and the work queued before measured kernels small,
+ * kernels by the GPU's clock (0 on the CPU). --graph launches the whole step as one captured graph
+ * (tp_capture). --smoke makes that product and the work queued before measured kernels small,
  * to try the program; its figures mean nothing.
  *
  * --generate decodes one token at a time, as a sampler does (Transformer-LS language models). */
@@ -167,7 +167,7 @@ static const tp_option table[] = {
     TP_STRING("device", S, device, "NAME", 0, "cpu or cuda."),
     TP_CHOICE("dtype", S, dtype, "f32|bf16", 0, "Element type of matrix products."),
     TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Elapsed time, or CPU time of all threads."),
-    TP_CHOICE("graph", S, graph, YES, 0, "Launch forward and backward as one captured graph."),
+    TP_CHOICE("graph", S, graph, YES, 0, "Launch each step as one captured graph."),
     TP_CHOICE("profile", S, profile, YES, 0, "Print the time of each op instead."),
     TP_CHOICE("generate", S, generate, YES, 0, "Measure decoding, one token at a time, instead."),
     TP_CHOICE("smoke", S, smoke, YES, 0, "Do little work, to try the program."),
@@ -196,7 +196,7 @@ static bool configure(setup *s, const arguments *a, char *why, size_t size)
     if (!tp_model_preset(&s->model, a->model, why, size)) return false;
     tp_common_cfg o = tp_model_get(&s->model);
     s->batch = a->batch ? (int)a->batch : is_lm(s) ? 1 : 4;
-    s->tokens = a->tokens ? a->tokens : is_lm(s) ? o.cache : o.length;
+    s->tokens = a->tokens ? a->tokens : o.cache ? o.cache : o.length;
     o.cache = o.length = s->tokens;
     o.recompute = (tp_recompute)a->recompute;
     o.drop_path = a->drop_path;

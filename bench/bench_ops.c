@@ -290,7 +290,7 @@ static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
     TP_STRING("filter", S, filter, "TEXT", 0, "Run only cases whose name contains TEXT."),
     TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: all cores."),
-    TP_CHOICE("isa", S, isa, "auto|base|avx2|avx512", 0, "Instruction set of the CPU kernels."),
+    TP_CHOICE("isa", S, isa, "auto|base|avx2|avx512|amx", 0, "Instruction set of the CPU kernels."),
     TP_NUM("seconds", S, seconds, 0.001, 3600, 0, "Duration of each case and direction."),
     TP_CHOICE("long", S, run_long, YES, 0, "Also run contexts from 16K tokens on."),
     TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Elapsed time, or CPU time of all threads."),
@@ -316,7 +316,8 @@ static const tp_command manual = {
 
 static bool start(void *options, char *why, size_t size)
 {
-    static const tp_isa isas[] = { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
+    static const tp_isa isas[] = { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512,
+                                   TP_ISA_AMX };
     settings *s = options;
     (void)why, (void)size; /* run prints its own message */
     s->cuda = on_gpu(s);

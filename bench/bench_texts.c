@@ -60,12 +60,12 @@ static void report(const char *what, double took, int64_t ids)
 /* One pass over masked batches, at most 2^23 ids of them. */
 static double mask(const request *r, const tp_corpus *C, int64_t *ids, char *why, size_t size)
 {
-    tp_loader *L = tp_mlm_new(
-        C,
-        &(tp_mlm_opts){ .batch = r->batch, .length = r->length, .train = true, .exact = r->exact });
+    tp_loader *L = tp_mlm_loader_new(
+        C, &(tp_mlm_loader_opts){
+               .batch = r->batch, .length = r->length, .train = true, .exact = r->exact });
     tp_mlm_batch b;
     const double begin = seconds();
-    for (*ids = 0; *ids < 1 << 23 && tp_mlm_next(L, &b);) *ids += b.n * b.length;
+    for (*ids = 0; *ids < 1 << 23 && tp_mlm_loader_next(L, &b);) *ids += b.n * b.length;
     const double took = seconds() - begin;
     snprintf(why, size, "%s", tp_loader_why(L));
     tp_loader_free(L);
@@ -96,9 +96,9 @@ static void labelled(const request *r, const tp_bpe *X, char *why, size_t size)
     double open = 1e9, batches = 1e9;
     int64_t tokens = 0, ids = 0;
     for (int64_t i = 0; i < r->runs && !why[0]; i++) {
-        const tp_labelled_opts o = { .longest = r->length, .hold_back = -1 };
+        const tp_labelled_opts o = { .longest = r->length, .hold_back_every = -1 };
         double begin = seconds();
-        tp_documents *D = tp_documents_labelled(r->paths.at[0], TP_TRAIN, X, &o);
+        tp_documents *D = tp_documents_labelled_texts(r->paths.at[0], TP_TRAIN, X, &o);
         open = seconds() - begin < open ? seconds() - begin : open;
         tp_loader *L = tp_document_loader_new(
             D, &(tp_document_loader_opts){

@@ -69,7 +69,7 @@ static int64_t count(tp_shape s)
 static bool batch_new(batch *b, const setup *s)
 {
     const int64_t outputs = tp_model_get(&s->model).outputs;
-    *b = (batch){ .shape = tp_model_shape(&s->model, s->batch, s->tokens) };
+    *b = (batch){ .shape = tp_model_input_shape(&s->model, s->batch, s->tokens) };
     const int64_t values = count(b->shape);
     b->targets = is_lm(s) ? b->shape : TP_SHAPE(is_mlm(s) ? (values * 15 + 99) / 100 : s->batch);
     const int64_t n = count(b->targets);
@@ -122,6 +122,8 @@ static void feed(tp_tape *T, const setup *s, const batch *b, tp_tensor *x, tp_te
 }
 
 /* ---- steps ---- */
+
+#define RATE 1e-4
 
 typedef struct training {
     tp_params *P;
@@ -185,17 +187,25 @@ static tp_tensor logits_of(training *t, const setup *s)
     return tp_roberta_predict(T, m, x, t->rows);
 }
 
+/* Forward, backward, clipping and AdamW. */
+static void run_step(training *t, const setup *s)
+{
+    tp_backward(t->T, tp_cross_entropy(t->T, logits_of(t, s), t->y, TP_MEAN));
+    if (s->clip) tp_clip_grad_norm(t->P, 1.0);
+    tp_step(t->O, RATE);
+}
+
 static void take_step(training *t, const setup *s, const batch *b, tp_tensor ahead)
 {
     tp_tape *T = t->T;
     feed(T, s, b, &t->x, &t->y, &t->rows);
     if (!s->graph) tp_reset(T);
     queue_ahead(T, ahead);
+    tp_next_rate(t->O, RATE);
     if (!s->graph || tp_capture_begin(t->C)) {
-        tp_backward(T, tp_cross_entropy(T, logits_of(t, s), t->y, TP_MEAN));
+        run_step(t, s);
         if (s->graph) tp_capture_end(t->C);
     }
-    tp_step(t->O, 1e-4);
 }
 
 bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds)
@@ -211,12 +221,14 @@ bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds)
         if (u == 0) {
             tp_device_sync(D);
             tp_device_reset_profile(D);
+            if (s->mark) s->mark();
             began = now();
         }
         take_step(&t, s, &data, ahead);
         if (u >= 0) seconds[u] = now() - start;
         if (tp_given(ahead)) tp_device_profile(D, NULL, 0); /* waits for the step */
     }
+    if (s->mark) s->mark();
     if (tp_device_sync(D) && on_cuda(s))
         for (int u = 0; u < s->steps; u++) seconds[u] = (now() - began) / s->steps;
     const bool done = tp_ok(t.T);

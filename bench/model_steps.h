@@ -13,7 +13,8 @@ typedef struct setup {
     int64_t tokens; /* TP_TOKENS: of a segment, with a cache of the same length;
                        TP_DOCUMENTS: of each document; 0: images              */
     int batch, steps, threads;
-    bool graph, smoke, profile;
+    bool graph, smoke, profile, clip; /* clip: the norm of the gradients to 1 */
+    void (*mark)(void); /* called just before the measured steps and after them; may be NULL */
 } setup;
 
 static inline bool is_text(const setup *s)

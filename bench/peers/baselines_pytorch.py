@@ -313,9 +313,9 @@ def bench(args):
     model = MODELS[args.bench]()
     weights = sum(t.numel() * t.element_size() for t in model.state_dict().values()) / 2**20
     base = training_step.resident_mb() - weights
-    layout = torch.channels_last if args.channels_last else torch.contiguous_format
+    layout = training_step.layout(args)
     model = model.to(args.device, memory_format=layout)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+    optimiser = training_step.adamw(model)
     run = training_step.compiled(model, args)
     x = torch.randn(args.batch, 3, 224, 224, device=args.device).to(memory_format=layout)
     y = torch.randint(1000, (args.batch,), device=args.device)
@@ -323,17 +323,13 @@ def bench(args):
     times = training_step.times(args, optimiser, lambda: (x, y), loss)
     seconds = training_step.median(times)
     training_step.report(
-        args, ", channels-last" if args.channels_last else "", model=args.bench, dtype=args.dtype,
-        batch=args.batch, threads=args.threads, seconds=seconds, fastest=times[0],
-        images_per_s=args.batch / seconds,
+        args, model=args.bench, dtype=args.dtype, batch=args.batch, threads=args.threads,
+        seconds=seconds, fastest=times[0], images_per_s=args.batch / seconds,
         peak_mb=training_step.peak_mb(args), base_mb=base)
 
 
 def main():
-    p = training_step.parser(__doc__, 8, MODELS)
-    p.add_argument("--channels-last", action="store_true",
-                   help="maps and weights in channels-last layout")
-    training_step.run(p, check, bench)
+    training_step.run(training_step.parser(__doc__, 8, MODELS, without=()), check, bench)
 
 
 if __name__ == "__main__":

@@ -344,13 +344,14 @@ def check(folder):
 
 
 def bench(args):
-    model = MODELS[args.bench]().to(args.device)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=args.device != "cpu")
+    layout = training_step.layout(args)
+    model = MODELS[args.bench]().to(args.device, memory_format=layout)
+    optimiser = training_step.adamw(model)
     run = training_step.compiled(model, args)
-    x = torch.randn(args.batch, 3, 224, 224, device=args.device)
+    x = torch.randn(args.batch, 3, 224, 224, device=args.device).to(memory_format=layout)
     y = torch.randint(1000, (args.batch,), device=args.device)
     loss = lambda x, y: F.cross_entropy(run(x).float(), y)
-    times = training_step.times(args, optimiser, lambda: (x, y), loss, warm_up=1)
+    times = training_step.times(args, optimiser, lambda: (x, y), loss)
     seconds = training_step.median(times)
     training_step.report(
         args, model=args.bench, dtype=args.dtype, batch=args.batch, threads=args.threads,
@@ -358,7 +359,7 @@ def bench(args):
 
 
 def main():
-    training_step.run(training_step.parser(__doc__, 8, MODELS), check, bench)
+    training_step.run(training_step.parser(__doc__, 8, MODELS, without=()), check, bench)
 
 
 if __name__ == "__main__":

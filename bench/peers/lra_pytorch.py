@@ -508,7 +508,7 @@ def check(folder):
 
 def bench(args):
     model = Classifier(dict(MODELS[args.bench], length=args.tokens)).to(args.device)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+    optimiser = training_step.adamw(model)
     run = training_step.compiled(model, args)
 
     def draw():

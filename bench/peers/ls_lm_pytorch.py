@@ -250,7 +250,7 @@ def steps(args, batch):
     for p in model.parameters():
         if p.dim() > 1:
             nn.init.normal_(p, 0.0, 0.02)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=cuda)
+    optimiser = training_step.adamw(model)
     run = training_step.compiled(model, args)
     caches = None
 
@@ -304,7 +304,7 @@ def bench(args):
 
 
 def main():
-    p = training_step.parser(__doc__, 1, without=("clock",))
+    p = training_step.parser(__doc__, 1, without=("clock", "channels-last"))
     p.add_argument("--tokens", type=int, default=2048)
     p.add_argument("--layers", type=int, default=12)
     p.add_argument("--dropout", type=float, default=0.2)

@@ -103,6 +103,7 @@ OPS = {
     "packed_attention": padded_attention, "packed_window_attention": sequence,
     "where": lambda x, y: torch.where(x > 0, x, y),
     "chunk_project_kv": lambda *x, **o: torch.cat(TORCH["chunk_project_kv"](*x, **o), 1),
+    "layernorm_kv": lambda *x, **o: torch.cat(TORCH["layernorm_kv"](*x, **o), 0),
 }
 CALLS = {  # for single cases
     ("window_attention", "4x4096 d64 h2 w8 r32"): sequence,

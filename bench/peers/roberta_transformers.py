@@ -37,7 +37,7 @@ def build(name):
 
 def bench(args):
     model = build(args.bench).to(args.device)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+    optimiser = training_step.adamw(model)
     run = training_step.compiled(model, args)
     extra = {}
     if args.bench == "longformer-base":
@@ -65,7 +65,7 @@ def bench(args):
 def main():
     p = training_step.parser(__doc__, 2, list(MODELS))
     p.add_argument("--tokens", type=int, default=2048)
-    p.add_argument("--warm-up", type=int, default=training_step.WARM_UP)
+    p.add_argument("--warm-up", type=int)
     p.set_defaults(libraries_mb=training_step.resident_mb())
     transformers.utils.logging.set_verbosity_error()
     training_step.run(p, None, bench)

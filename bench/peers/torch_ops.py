@@ -124,6 +124,11 @@ def norm(x, p, axes=None, keep=False):
 
 # ---- moves of elements ----
 
+
+def segments(x, i, n, how):
+    return x.new_zeros(n, *x.shape[1:]).index_reduce(0, i, x, how, include_self=False)
+
+
 OPS |= {
     "permute": lambda x, order: x.permute(order).contiguous(),
     "slice": lambda x, axis, start, count: x.narrow(axis, start, count),
@@ -135,6 +140,8 @@ OPS |= {
     "scatter_add": lambda x, i, y, axis: x.scatter_add(axis, i, y),
     "index_select": lambda x, i, axis: x.index_select(axis, i),
     "index_add": lambda x, i, y, axis: x.index_add(axis, i, y),
+    "segment_max": lambda x, i, n: segments(x, i, n, "amax"),
+    "segment_mean": lambda x, i, n: segments(x, i, n, "mean"),
     "flip": lambda x, axes: x.flip(axes), "repeat": lambda x, times: x.repeat(times),
     "repeat_interleave": lambda x, axis, times: x.repeat_interleave(times, axis),
     "unsqueeze": lambda x, axis: x.unsqueeze(axis),
@@ -406,6 +413,11 @@ def linear_attention(q, k, v, projection=None, mask=None, heads=1, features="elu
     y = q @ (k.transpose(-1, -2) @ v)
     y = scale * y if features == "elu" and not normalise else y / (q @ k.sum(2)[..., None])
     return packed(y)
+
+
+@op
+def layernorm_kv(k, v, w=None, b=None, eps=0.0):
+    return tuple(F.layer_norm(x, x.shape[-1:], w, b, eps) for x in (k, v))
 
 
 @op

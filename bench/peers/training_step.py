@@ -1,45 +1,23 @@
-"""Training steps as the peers' scripts time them: flags, clock, a step, memory, the JSON line."""
-import argparse
-import json
+"""Training steps in PyTorch: what the scripts share to build, time and report them."""
 import os
-import resource
-import time
 
 import torch
 import torch.distributed
 
-WARM_UP = 2  # steps before the measured ones
-FLAGS = {
-    "device": dict(default="cpu"),
-    "dtype": dict(choices=("f32", "bf16"), default="f32", help="bf16 by torch.autocast"),
-    "clock": dict(choices=("wall", "cpu"), default="wall", help="cpu: CPU time of all threads"),
-    "compile": dict(action="store_true", help="use torch.compile"),
-}
+import measure
+from measure import median, resident_mb  # noqa: F401
+
+WARM_UP = 2  # unmeasured first steps, in which torch.compile may compile again
 
 
-def parser(doc, batch, models=None, metavar="MODEL", without=()):
-    """Makes the flags; --bench takes a model if there are several. Those in `without` keep their
-    defaults."""
-    p = argparse.ArgumentParser(description=doc,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser(doc, batch, models=None, metavar="MODEL", without=("channels-last",)):
+    p = measure.parser(doc, batch, models, metavar, without)
     p.add_argument("--check", metavar="DIR")
-    if models:
-        p.add_argument("--bench", choices=models, metavar=metavar, help=", ".join(models))
-    else:
-        p.add_argument("--bench", action="store_true")
-    p.add_argument("--batch", type=int, default=batch)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--steps", type=int, default=3)
-    for name, flag in FLAGS.items():
-        if name in without:
-            p.set_defaults(**{name: flag["default"]})
-        else:
-            p.add_argument("--" + name, **flag)
     return p
 
 
 def run(p, check, bench):
-    """Checks a folder's cases or measures, as the flags say."""
+    """Calls check with the folder of --check, and bench with the flags if there is --bench."""
     args = p.parse_args()
     if args.check:
         check(args.check)
@@ -50,12 +28,13 @@ def run(p, check, bench):
 
 
 def ranks():
-    """The processes that torchrun started together."""
+    """The number of processes that torchrun started together."""
     return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def compiled(model, args):
-    """Under torchrun, DistributedDataParallel with gloo, each process with its part of --batch."""
+    """The model, compiled with --compile. Under torchrun it is in DistributedDataParallel with
+    gloo, and each process takes its part of --batch."""
     model = torch.compile(model, dynamic=False) if args.compile else model
     if ranks() == 1:
         return model
@@ -63,37 +42,30 @@ def compiled(model, args):
     return torch.nn.parallel.DistributedDataParallel(model)
 
 
+def layout(args):
+    return torch.channels_last if args.channels_last else torch.contiguous_format
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+
+
 def step(args, optimiser, loss, *batch):
-    """loss(*batch) runs the model."""
+    """Takes one step; loss(*batch) runs the model."""
+    optimiser.zero_grad(set_to_none=True)  # before the forward pass, which then needs less memory
     with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bf16"):
         value = loss(*batch)
-    optimiser.zero_grad(set_to_none=True)
     value.backward()
     optimiser.step()
 
 
-def times(args, optimiser, draw, loss, warm_up=WARM_UP):
-    """Seconds of each measured step, ascending; draw() gives a batch and is not timed."""
-    now = time.process_time if args.clock == "cpu" else time.perf_counter
+def times(args, optimiser, draw, loss, warm_up=None):
+    """Seconds of each measured step, ascending. draw() gives a batch and is not timed. By default
+    an eager model on the CPU takes one unmeasured step first, as ours do, and others WARM_UP."""
+    warm_up = warm_up or (WARM_UP if args.compile or args.device != "cpu" else 1)
     wait = torch.cuda.synchronize if args.device != "cpu" else lambda: None
-    seconds = []
-    for _ in range(warm_up + args.steps):
-        batch = draw()
-        wait()
-        begin = now()
-        step(args, optimiser, loss, *batch)
-        wait()
-        seconds.append(now() - begin)
-    return sorted(seconds[warm_up:])
-
-
-def median(ascending):
-    return ascending[len(ascending) // 2]
-
-
-def resident_mb():
-    """The largest resident memory of the process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return measure.times(args, draw, lambda *batch: step(args, optimiser, loss, *batch), wait,
+                         warm_up)
 
 
 def peak_mb(args):
@@ -101,10 +73,11 @@ def peak_mb(args):
 
 
 def report(args, setting="", **figures):
-    """Prints the JSON line; `setting` continues the peer's name."""
+    """Prints the JSON line; `setting` is appended to the peer's name."""
     if int(os.environ.get("RANK", 0)) > 0:
         return
-    peer = f"PyTorch {torch.__version__}" + (", compiled" if args.compile else "") + setting
+    peer = f"PyTorch {torch.__version__}" + (", compiled" if args.compile else "")
+    peer += (", channels last" if args.channels_last else "") + setting
     if ranks() > 1:
         peer += f", DDP of {ranks()}"
-    print(json.dumps({"peer": peer, **figures}), flush=True)
+    measure.show(peer, **figures)

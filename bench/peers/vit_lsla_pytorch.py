@@ -197,30 +197,22 @@ def check(folder):
 
 
 def bench(args):
-    model = ViT(dict(PAPER, drop_path=args.drop_path))
-    x = torch.rand(args.batch, 3, 224, 224) * 2 - 1
-    y = torch.arange(args.batch) * 7 % 102
-    if args.channels_last:
-        layout = torch.channels_last
-        model, x = model.to(memory_format=layout), x.to(memory_format=layout)
+    layout = training_step.layout(args)
+    model = ViT(dict(PAPER, drop_path=args.drop_path)).to(args.device, memory_format=layout)
+    optimiser = training_step.adamw(model)
     run = training_step.compiled(model, args)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05)
-
-    def loss(x, y):
-        optimiser.zero_grad(set_to_none=True)  # before the forward pass: it needs less memory then
-        return F.cross_entropy(run(x), y)
-
+    x = torch.rand(args.batch, 3, 224, 224, device=args.device) * 2 - 1
+    x, y = x.to(memory_format=layout), torch.arange(args.batch, device=args.device) * 7 % 102
+    loss = lambda x, y: F.cross_entropy(run(x).float(), y)
     seconds = training_step.median(training_step.times(args, optimiser, lambda: (x, y), loss))
     training_step.report(
-        args, model="vit_lsla", batch=args.batch, threads=args.threads,
-        channels_last=args.channels_last, seconds=seconds, images_per_s=args.batch / seconds,
-        peak_mb=training_step.peak_mb(args))
+        args, model="vit_lsla", dtype=args.dtype, batch=args.batch, threads=args.threads,
+        seconds=seconds, images_per_s=args.batch / seconds, peak_mb=training_step.peak_mb(args))
 
 
 def main():
-    p = training_step.parser(__doc__, 4, without=("device", "dtype"))
+    p = training_step.parser(__doc__, 4, without=())
     p.add_argument("--drop-path", type=float, default=0.0)
-    p.add_argument("--channels-last", action="store_true", help="images and convolutions")
     training_step.run(p, check, bench)
 
 
