@@ -152,7 +152,7 @@ static bool is_text(run *u, char **text, size_t *n)
     char reason[200];
     const char *at = *text;
     const bool zero = u->number > 1 && memchr(at, 0, *n);
-    if (!zero && (u->number > 1 || tp_file_text(&at, n, reason, sizeof reason))) {
+    if (!zero && (u->number > 1 || tp_skip_bom(&at, n, reason, sizeof reason))) {
         *text += at - *text;
         return true;
     }

@@ -332,6 +332,10 @@ static summary summarise(tp_file *F, const tp_file_tensor *t)
     int64_t integers[PIECE];
     summary s = { 0 };
     const kind k = kind_of(t->stored);
+    if (strcmp(t->stored, "U64") == 0 && t->code == TP_OK) { /* above the range of i64 */
+        const uint64_t *x = tp_file_data(F, t);
+        for (int64_t i = 0; x && i < t->numel; i++) add(&s, (double)x[i]);
+    }
     for (int64_t at = 0; k != OPAQUE && t->code == TP_OK && at < t->numel; at += PIECE) {
         const int64_t n = t->numel - at < PIECE ? t->numel - at : PIECE;
         const bool read = k == FLOAT ? tp_file_read_part(F, t, at, n, TP_F64, floats)

@@ -31,7 +31,7 @@ static void describe_input(const tp_model_cfg *c, char *text, size_t size)
     const tp_common_cfg o = tp_model_get(c);
     if (c->model->input == TP_IMAGES)
         snprintf(text, size, "%lld x %lld", (long long)o.image[0], (long long)o.image[1]);
-    else if (c->model->input == TP_DOCUMENTS)
+    else if (!c->model->carried)
         snprintf(text, size, "%s%lld tokens", o.pair ? "2 x " : "", (long long)o.length);
     else
         snprintf(text, size, "%lld tokens, %s %lld", (long long)o.cache, c->model->carried,
@@ -69,7 +69,8 @@ bool model_facts_of(model_facts *f, const char *name, const char *set, tp_device
     f->beyond = cost.beyond;
     f->kept = cost.saved;
     f->kept_by_blocks = cost_of(f->cfg, TP_RECOMPUTE_BLOCK).saved;
-    const bool done = tp_params_ok(P) && f->kept > 0 && f->kept_by_blocks > 0;
+    f->kept_bf16 = tp_model_saved_bytes(&f->cfg, 0, 0, TP_BF16);
+    const bool done = tp_params_ok(P) && f->kept > 0 && f->kept_by_blocks > 0 && f->kept_bf16 > 0;
     if (!tp_params_ok(P))
         snprintf(why, size, "%s", tp_params_why(P));
     else if (!done)
@@ -97,7 +98,8 @@ static void print_row(const tp_model_row *row, const model_facts *f)
     print_paper(row->params, 1e6, 1);
     printf(" %9.2f", f->flops / 1e9);
     print_paper(row->flops, 1e9, 2);
-    printf(" %9.1f %9.1f\n", f->kept / 1048576.0, f->kept_by_blocks / 1048576.0);
+    printf(" %9.1f %9.1f %9.1f\n", f->kept / 1048576.0, f->kept_bf16 / 1048576.0,
+           f->kept_by_blocks / 1048576.0);
 }
 
 json_t *real_or_null(double x)
@@ -118,12 +120,12 @@ static json_t *words(const char *text)
 
 static json_t *row_json(const tp_model_row *row, const model_facts *f)
 {
-    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:o, s:f, s:o, s:f, s:f}", "name", row->name,
-                     "also", words(row->also), "family", row->family, "model",
-                     tp_model_of(row)->name, "input", f->input, "parameters", (json_int_t)f->params,
-                     "paper_parameters", real_or_null(row->params), "flops", f->flops,
-                     "paper_flops", real_or_null(row->flops), "activation_bytes", f->kept,
-                     "activation_bytes_recomputed", f->kept_by_blocks);
+    return json_pack(
+        "{s:s, s:o, s:s, s:s, s:s, s:I, s:o, s:f, s:o, s:f, s:f, s:f}", "name", row->name, "also",
+        words(row->also), "family", row->family, "model", tp_model_of(row)->name, "input", f->input,
+        "parameters", (json_int_t)f->params, "paper_parameters", real_or_null(row->params), "flops",
+        f->flops, "paper_flops", real_or_null(row->flops), "activation_bytes", f->kept,
+        "activation_bytes_bf16", f->kept_bf16, "activation_bytes_recomputed", f->kept_by_blocks);
 }
 
 /* True if text contains part, ignoring case. */
@@ -155,8 +157,8 @@ static int list_models(const list_opts *o, json_t *all, int *status)
         char why[512];
         if (!is_listed(o, row->name, row->also, row->family)) continue;
         if (n++ == 0 && !o->json)
-            printf("%-34s %-24s %12s %9s %9s %9s %9s %9s\n", "model", "input", "params", "paper, M",
-                   "GFLOPs", "paper", "MiB", "recompute");
+            printf("%-34s %-24s %12s %9s %9s %9s %9s %9s %9s\n", "model", "input", "params",
+                   "paper, M", "GFLOPs", "paper", "MiB", "bf16", "recompute");
         if (!model_facts_of(&f, row->name, NULL, D, why, sizeof why)) {
             fprintf(stderr, "tp-models: %s: %s\n", row->name, why);
             *status = 1;

@@ -28,9 +28,9 @@ static void print_totals(const model_tree *t, const model_facts *f, const tp_mod
     printf("\nFLOPs        %s by the paper's count", scaled_text(f->flops, a, sizeof a));
     if (row && row->flops > 0)
         printf("; the paper prints %s", scaled_text(row->flops, b, sizeof b));
-    printf("\nmemory       %.1f MiB saved for backward, %.1f with --recompute block; one sample, "
-           "f32\n",
-           f->kept / 1048576.0, f->kept_by_blocks / 1048576.0);
+    printf("\nmemory       %.1f MiB a sample for backward, %.1f in bf16, %.1f with --recompute "
+           "block\n",
+           f->kept / 1048576.0, f->kept_bf16 / 1048576.0, f->kept_by_blocks / 1048576.0);
 }
 
 static const char *title_of(const summary_opts *o, const model_facts *f, const tp_model_row *row,
@@ -72,6 +72,7 @@ static int summary_json(const model_tree *t, const model_facts *f, const tp_mode
     json_object_set_new(j, "frozen", json_integer(t->frozen));
     json_object_set_new(j, "flops", json_real(f->flops));
     json_object_set_new(j, "activation_bytes", json_real(f->kept));
+    json_object_set_new(j, "activation_bytes_bf16", json_real(f->kept_bf16));
     json_object_set_new(j, "activation_bytes_recomputed", json_real(f->kept_by_blocks));
     return print_json(j);
 }
@@ -95,7 +96,7 @@ static tp_shape run_once(void *env, tp_tape *T)
 {
     const subject *u = env;
     const tp_dtype dt = u->cfg->model->input == TP_IMAGES ? TP_F32 : TP_I32;
-    const tp_shape s = tp_model_shape(u->cfg, 1, 0);
+    const tp_shape s = tp_model_input_shape(u->cfg, 1, 0);
     tp_net_forward(T, u->N, u->state, tp_full(T, dt, s, 0.0));
     return s;
 }

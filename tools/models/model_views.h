@@ -1,5 +1,5 @@
 /* model_views.h - the views of tp-models: the list of models and detectors, the parameters of one,
- * its layers. */
+ * its layers, and the rows of the papers. */
 #ifndef MODEL_VIEWS_H
 #define MODEL_VIEWS_H
 
@@ -9,6 +9,7 @@
 
 #include "model_tree.h"
 #include "print_text.h"
+#include "reports/papers.h"
 
 /* The library's own counts for a model. */
 typedef struct model_facts {
@@ -18,6 +19,7 @@ typedef struct model_facts {
     double flops;                /* of one forward pass, by fvcore's rule                       */
     double beyond;               /* multiply-adds of the official code with keys beyond the edges */
     double kept, kept_by_blocks; /* bytes saved by a training step: all, and recomputing blocks */
+    double kept_bf16;            /* all, in mixed precision                                     */
 } model_facts;
 
 /* The model of any of its names, with the changes of --set unless that is NULL. False with the
@@ -38,6 +40,10 @@ int model_list(const list_opts *o);
 
 int model_params(const char *name, const char *set);
 int model_members(const char *name, const char *set);
+
+/* The rows of the papers' tables that have all words of a text, as "ViL Table 2", with their
+ * commands. */
+int paper_rows(const char *text, bool json);
 
 typedef struct summary_opts {
     const char *name, *set; /* set: NULL, or changes */

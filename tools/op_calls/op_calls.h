@@ -53,6 +53,7 @@ typedef union op_value {
 
 typedef struct op_signature {
     const char *name;           /* "tp_add"; NULL ends the table */
+    const char *header;         /* "ops/elementwise.h" */
     const op_field *parameters; /* without the tape */
     int (*call)(tp_tape *T, const op_value *v,
                 tp_tensor *y); /* returns the number of results in y */

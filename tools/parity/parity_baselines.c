@@ -24,6 +24,12 @@ static void check_vit(parity *p, void *cfg)
     par_square(p, "img", ((tp_vit_cfg *)cfg)->image);
 }
 
+static void check_deit_ln(parity *p, void *cfg)
+{
+    check_vit(p, cfg);
+    ((tp_vit_cfg *)cfg)->avg_pool = par_flag(p, "avg_pool_flag", false);
+}
+
 /* The outputs that the metadata name: of both heads, and their mean. */
 static void run_vit(parity *p, void *self)
 {
@@ -234,6 +240,12 @@ const par_kind par_baseline_kinds[] = {
       .base = &(const tp_vit_cfg){ .mlp_ratio = 4, .distilled = true },
       .fixed = "eps_norm=1e-6",
       .check = check_vit,
+      .forward = run_vit },
+    { .kind = "image_more.deit_ln_model",
+      .model = &tp_model_vit,
+      .base = &(const tp_vit_cfg){ .mlp_ratio = 4, .patch_norm = true },
+      .fixed = "eps_norm=1e-6",
+      .check = check_deit_ln,
       .forward = run_vit },
     { PAR_MODULE(NAME("distill_loss"), char, NULL, run_distillation), .no_bf16 = true },
     { PAR_MODULE(NAME("position_interpolation"), positions, declare_positions, resize_positions) },

@@ -336,12 +336,13 @@ static void run_matcher(parity *p)
 /* ---- sampling ---- */
 
 /* Samples by one rule and compares both parts, "output.pos" and "output.neg" with that ending. */
-static void check_sample(parity *p, tp_sampler s, tp_sampling how, const int *label, int64_t n,
+static void check_sample(parity *p, tp_box_sampler s, tp_sampling how, const int *label, int64_t n,
                          int background, const char *ending)
 {
     int64_t *index = par_alloc(p, s.samples, sizeof *index), objects = 0;
     s.how = how;
-    const int64_t count = index ? tp_sample(&s, label, n, background, NULL, index, &objects) : -1;
+    const int64_t count =
+        index ? tp_sample_boxes(&s, label, n, background, NULL, index, &objects) : -1;
     if (count < 0) return;
     par_check_integers(p, par_name(p, "output.pos%s", ending), index, objects);
     par_check_integers(p, par_name(p, "output.neg%s", ending), index + objects, count - objects);
@@ -351,8 +352,8 @@ static void run_sampler(parity *p)
 {
     tp_shape s = { 0 };
     const int64_t *labels = par_integers(p, "input.labels", &s), n = labels ? par_numel(s) : 0;
-    tp_sampler sampler = { .samples = par_count(p, "num_samples", PAR_NEEDED),
-                           .positive = par_num(p, "positive_fraction", PAR_NEEDED) };
+    tp_box_sampler sampler = { .samples = par_count(p, "num_samples", PAR_NEEDED),
+                               .positive = par_num(p, "positive_fraction", PAR_NEEDED) };
     const int background = (int)par_count(p, "bg_label", PAR_NEEDED);
     int *label = par_alloc(p, n, sizeof *label);
     int64_t count[2] = { 0, 0 };

@@ -95,7 +95,7 @@ static void run_retinanet(parity *p)
     const int64_t n = found && scaled ? select_retinanet(p, found, ROOM) : -1;
     if (n < 0) return;
     memcpy(scaled, found, (size_t)n * sizeof *found);
-    const int64_t left = tp_to_original(found, n, image, original);
+    const int64_t left = tp_found_to_original(found, n, image, original);
     for (int64_t i = 0; i < n && rescaled; i++)
         scaled[i].box = tp_corners_scale(scaled[i].box, (double)original[1] / (double)image[1],
                                          (double)original[0] / (double)image[0]);

@@ -69,15 +69,15 @@ typedef struct epoch {
 static epoch read_epoch(parity *p, const tp_text *X, tp_part part, int64_t B)
 {
     const int64_t T = par_size(p, "T", PAR_NEEDED);
-    tp_bytes *S = tp_bytes_new(X, part, &(tp_bytes_opts){ .batch = B, .tokens = T });
-    epoch e = { .steps = tp_bytes_ok(S) ? tp_bytes_steps(S) : 0, .cells = B * T };
+    tp_streams *S = tp_streams_new(X, part, &(tp_streams_opts){ .batch = B, .tokens = T });
+    epoch e = { .steps = tp_streams_ok(S) ? tp_streams_steps(S) : 0, .cells = B * T };
 
     e.x = par_alloc(p, e.cells * e.steps, sizeof *e.x);
     e.y = par_alloc(p, e.cells * e.steps, sizeof *e.y);
     for (int64_t s = 0; e.x && e.y && s < e.steps; s++)
-        tp_bytes_next_host(S, e.x + s * e.cells, e.y + s * e.cells);
-    if (!tp_bytes_ok(S)) par_fail(p, "%s", tp_bytes_why(S));
-    tp_bytes_free(S);
+        tp_streams_next_host(S, e.x + s * e.cells, e.y + s * e.cells);
+    if (!tp_streams_ok(S)) par_fail(p, "%s", tp_streams_why(S));
+    tp_streams_free(S);
     return e;
 }
 

@@ -61,8 +61,8 @@ static void check_set(parity *p, const char *name, tp_test_set set, const char *
         par_fail(p, "input.logits_%s must have %d columns", name, TP_IMAGENET_CLASSES);
     for (int64_t i = 0; i < r.n && !p->failed; i++) {
         const float *x = r.logits + i * r.classes;
-        right += tp_test_predict(set, x) == r.labels[i];
-        right_free += tp_test_label(set, tp_test_predict(TP_TEST_ALL, x)) == r.labels[i];
+        right += tp_test_set_predict(set, x) == r.labels[i];
+        right_free += tp_test_set_label(set, tp_test_set_predict(TP_TEST_ALL, x)) == r.labels[i];
     }
     if (p->failed) return;
     check_share(p, output, right, r.n);

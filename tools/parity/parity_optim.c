@@ -99,7 +99,9 @@ static tp_optim *qhm(parity *p, const trace *t)
                                       { "nu", par_json_num(p, "options", options, "qhm_nu", 1.0) },
                                       { "weight_decay", 1.0 },
                                       { NULL, 0.0 } };
-    const tp_optim_opts o = { values, decay_of_group, (void *)t->decay };
+    const tp_optim_opts o = { .values = values,
+                              .factors = decay_of_group,
+                              .env = (void *)t->decay };
     return p->failed ? NULL : tp_optim_new(p->P, "qhm", &o);
 }
 
