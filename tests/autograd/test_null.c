@@ -182,7 +182,7 @@ Test(null, parameters)
     const tp_init zero = { TP_INIT_ZERO, 0, 0 };
     float v = 0.0f;
     cr_expect_str_eq(tp_push(NULL, "layer"), "");
-    cr_expect_null(tp_params_room(NULL, 8));
+    cr_expect_null(tp_params_alloc(NULL, 8));
     tp_pop(NULL);
     tp_params_init_rule(NULL, NULL, NULL);
     const tp_tensor w = tp_param(NULL, "w", TP_SHAPE(1), zero, 0);
@@ -209,9 +209,11 @@ Test(null, parameters)
 
 Test(null, optimisers_and_averages)
 {
-    cr_expect_eq(tp_updates(NULL), 0);
+    cr_expect_eq(tp_optim_updates(NULL), 0);
     cr_expect_eq(tp_optim_bytes(NULL), 0);
     tp_grad_scale(NULL, 1.0);
+    tp_next_rate(NULL, 1.0);
+    cr_expect_not(tp_optim_records(NULL));
     cr_expect_not(tp_optim_register(NULL) || tp_optim_register(&(tp_optim_kind){ 0 }));
     cr_expect(tp_optim_find(NULL) == -1 && !tp_optim_kind_at(-1) && !tp_optim_kind_at(1000));
     cr_expect_not(tp_optim_set(NULL, "eps", 1.0));
@@ -307,8 +309,9 @@ Test(null, plain_functions)
     cr_expect_str_eq(text, "file: NULL was given in place of a path");
     cr_expect_not(tp_file_replace("never", NULL, 1, NULL, 0));
     cr_expect_not(tp_make_folders(NULL, NULL, 0));
-    cr_expect_eq(tp_file_regular(NULL, &n, &kind), -1);
+    cr_expect_eq(tp_open_regular(NULL, &n, &kind), -1);
     cr_expect(n == 0 && !kind);
+    cr_expect_not(tp_write_bytes(-1, NULL, 8));
     cr_expect_not(tp_reserve(NULL, NULL, 0, 1, 1));
     cr_expect(!tp_json_parse(NULL, 4, 0, NULL, NULL));
     cr_expect_not(tp_is_utf8(NULL) || tp_ends_in(NULL, "x") || tp_ends_in("x", NULL));
@@ -348,6 +351,10 @@ Test(null, devices_and_captures)
     cr_expect_not(tp_device_sync(NULL) || tp_device_ok(NULL));
     tp_device_trim(NULL);
     tp_device_reset_peak(NULL);
+    tp_trace_begin(NULL);
+    tp_trace_enter(NULL, NULL);
+    tp_trace_leave(NULL);
+    cr_expect_not(tp_trace_end(NULL, NULL, NULL, 9));
     tp_device_reset_profile(NULL);
     cr_expect_eq(tp_device_profile(NULL, &line, 1), 0);
     cr_expect_eq(tp_device_stats(NULL).peak_bytes, 0);
@@ -395,4 +402,14 @@ Test(null, writers)
     cr_expect_str_eq(tp_writer_why(NULL),
                      "file: NULL was given in place of a writer; make one with tp_writer_new");
     tp_writer_free(NULL);
+    for (int i = 0; i < 3; i++) {
+        tp_writer *W = tp_writer_new("never.safetensors");
+        if (i == 0) tp_writer_meta(W, NULL, "v");
+        if (i == 1) tp_writer_meta_int(W, NULL, 1);
+        if (i == 2) tp_writer_meta_num(W, NULL, 1.0);
+        cr_expect_eq(tp_writer_code(W), TP_E_VALUE);
+        cr_expect(strstr(tp_writer_why(W), "NULL was given in place of the key of metadata"), "%s",
+                  tp_writer_why(W));
+        tp_writer_free(W);
+    }
 }

@@ -226,13 +226,13 @@ Test(params, room_for_modules)
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
     tp_params *P = tp_params_new(D, NULL);
     for (size_t bytes = 0; bytes < 100; bytes++) {
-        unsigned char *x = tp_params_room(P, bytes);
+        unsigned char *x = tp_params_alloc(P, bytes);
         cr_assert(x && (uintptr_t)x % _Alignof(max_align_t) == 0);
         for (size_t i = 0; i < bytes; i++) cr_assert_eq(x[i]++, 0);
     }
-    cr_expect_null(tp_params_room(P, SIZE_MAX));
+    cr_expect_null(tp_params_alloc(P, SIZE_MAX));
     cr_expect(strstr(tp_params_why(P), "memory"), "%s", tp_params_why(P));
-    cr_expect_null(tp_params_room(P, 1), "P has failed");
+    cr_expect_null(tp_params_alloc(P, 1), "P has failed");
     tp_params_free(P);
     tp_device_close(D);
 }

@@ -72,6 +72,13 @@ def norm(d, name):
     return Call([d.normal(s), w, b], {"eps": eps})
 
 
+@case("layernorm_kv")
+def layernorm_kv(d):
+    c, w, b = d.int(2, 40), d.flag(0.7), d.flag(0.7)
+    return Call([*(d.normal([*d.shape(0, 3), c]) for _ in "kv"), d.normal([c]) if w else None,
+                 d.normal([c]) if b else None], {"eps": d.pick([1e-5, 1e-3])})
+
+
 MEANT["instancenorm"] = ("F.instance_norm of PyTorch 2.15 gives wrong gradients for a single image "
                          "if the gradient of its result is channels last; compared with "
                          "F.group_norm of one channel a group")

@@ -1,5 +1,12 @@
 """Optimisers: a few steps with random gradients. Those missing from PyTorch follow their papers."""
+from unittest import mock
+
 import torch
+
+try:
+    import schedulefree
+except ImportError:
+    schedulefree = None
 
 from draw import Call, case
 
@@ -17,6 +24,8 @@ def steps(d, kind, options, make, empty=0.04):
             for q, g in zip(p, gradients):
                 q.grad = g[s].clone()
             o.step()
+        if options.get("average"):
+            o.eval()
         return [q.detach() for q in p]
     return Call([d.normal([n, *s]) for s in shapes], {"kind": kind, "lr": lr, **options}, f,
                 params=params, gradients=False, op="optim")
@@ -123,3 +132,47 @@ def lamb(d):
         q -= lr * (norms[0] / norms[1] if min(norms) > 0 else 1.0) * r
     return steps(d, "lamb", {"beta1": b1, "beta2": b2, "eps": eps, "weight_decay": decay},
                  lambda p, lr: Formula(p, lr, update))
+
+
+class Both:
+    """Muon for matrices, AdamW for the rest, without PyTorch's rounding to bf16."""
+
+    def __init__(self, p, lr, muon, adamw):
+        def taken(q):
+            return q.ndim == 2 and min(q.shape) > 1
+        groups = [q for q in p if taken(q)], [q for q in p if not taken(q)]
+        self.parts = [make(group, lr) for make, group in zip((muon, adamw), groups) if group]
+
+    def step(self):
+        with mock.patch.object(torch, "bfloat16", torch.float64):
+            for part in self.parts:
+                part.step()
+
+
+@case("muon")
+def muon(d):
+    momentum, nesterov, match = d.pick([0.0, 0.95]), d.flag(), d.flag()
+    b1, b2, decay = d.real(0.5, 0.95), d.real(0.9, 0.999), d.pick([0.0, 0.1])
+    iterations, scale = d.int(1, 6), "match_rms_adamw" if match else "original"
+    options = {"momentum": momentum, "nesterov": nesterov, "match_rms": match, "beta1": b1,
+               "beta2": b2, "weight_decay": decay, "newton_schulz": iterations}
+
+    def make(p, lr):
+        return Both(p, lr, lambda q, lr: torch.optim.Muon(
+            q, lr, decay, momentum, nesterov, ns_steps=iterations, adjust_lr_fn=scale),
+            lambda q, lr: torch.optim.AdamW(q, lr, (b1, b2), weight_decay=decay))
+    return steps(d, "muon", options, make)
+
+
+if schedulefree:
+    @case("schedulefree")
+    def schedule_free(d):
+        b1, b2, decay = d.real(0.5, 0.95), d.real(0.9, 0.999), d.pick([0.0, 0.1])
+        r, power, average = d.pick([0.0, 1.0]), d.pick([0.0, 2.0]), d.flag()
+
+        def make(p, lr):
+            o = schedulefree.AdamWScheduleFree(p, lr, (b1, b2), 1e-8, decay, 0, r, power)
+            o.train()
+            return o
+        return steps(d, "schedulefree", {"beta1": b1, "beta2": b2, "weight_decay": decay, "r": r,
+                                         "lr_power": power, "average": average}, make)

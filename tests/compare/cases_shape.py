@@ -92,6 +92,13 @@ def index_rows(d, name):
     return Call([d.normal(s), index, d.normal(t)], {"axis": axis})
 
 
+@case("segment_max", "segment_mean")
+def segments(d, name):
+    s = d.shape(1)
+    n = d.int(1, 6)
+    return Call([d.normal(s), d.ints([s[0]], n, np.int64)], {"n": n})
+
+
 @case("flip")
 def flip(d):
     s = d.shape()

@@ -2,7 +2,7 @@
 """Compares models that load other libraries' files with the modules that wrote these files.
 
     tests/compare/compare_published.py [--programs build/release/bin] [--all] [--only TEXT]
-                                       [--kind texts] [--dtype f64] [--seed 0]
+                                       [--kind images|texts|gpt] [--dtype f64] [--seed 0]
 
 Each image case builds a module of torchvision, timm or Hugging Face's transformers with random
 weights and statistics, saves it in the published format, runs it on two images and compares its
@@ -11,7 +11,7 @@ between the logits of both images, so a model that ignores its input cannot pass
 be refused with one clear message each.
 
 Text cases do the same with RoBERTa and Longformer on texts of different lengths, padded and packed,
-through the test program roberta_logits.
+through the test program roberta_logits. So do GPT-2 and Llama, also decoding, through gpt_logits.
 
 --all adds large models, --only selects the cases whose names contain TEXT. The exit status is 1 if
 anything differs. Cases whose library is not installed are skipped with a message.
@@ -34,6 +34,7 @@ except ImportError as missing:
     sys.exit(0)
 
 import published  # noqa: E402
+import published_gpt  # noqa: E402
 import published_texts  # noqa: E402
 
 TOLERANCE = {"f64": 1e-7, "f32": 1e-3}
@@ -142,6 +143,38 @@ def text_error(case, args, folder):
     return float(np.abs(got - want.ravel()).max() / spread), None
 
 
+def gpt_error(case, args, folder):
+    """The error, or None and what is wrong."""
+    torch.manual_seed(args.seed)
+    module = published_texts.randomised(case.build(), args.seed)
+    weights = published_gpt.save(case, module, folder)
+    ids = published_gpt.texts(case, module.config.vocab_size)
+    command = [args.programs / "gpt_logits", weights, args.dtype, case.preset, ",".join(case.own),
+               "decode" if case.decode else "forward"]
+    ran = subprocess.run(command, input=" ".join(map(str, [*ids.shape, *ids.flat])).encode(),
+                         capture_output=True)
+    if ran.returncode:
+        return None, ran.stderr.decode().strip()
+    want, got = published_gpt.theirs(module, ids, args.dtype), np.frombuffer(ran.stdout)
+    if got.size != want.size:
+        return None, f"{got.size} logits, not {want.size}"
+    spread = np.abs(want[0] - want[1]).max()
+    return float(np.abs(got - want.ravel()).max() / spread), None
+
+
+def check_gpt(case, args):
+    with tempfile.TemporaryDirectory() as folder:
+        error, why = gpt_error(case, args, pathlib.Path(folder))
+    if case.refused:
+        bad = why is None or not all(t in why for t in case.refused)
+        print(f"{case.name:82} " + ("refused" if not bad else f"FAILS: {why}"), flush=True)
+        return not bad
+    bad = why is not None or not error <= TOLERANCE[args.dtype]
+    print(f"{case.name:82} " + (f"error {error:.1e}" if why is None else "FAILS: " + why) +
+          ("  DIFFERS" if bad and why is None else ""), flush=True)
+    return not bad
+
+
 def check_text(case, args):
     with tempfile.TemporaryDirectory() as folder:
         error, why = text_error(case, args, pathlib.Path(folder))
@@ -163,24 +196,27 @@ def main():
                         default=HERE.parent.parent / "build/release/bin")
     parser.add_argument("--all", action="store_true", help="large models, too")
     parser.add_argument("--only", default="", help="cases whose names contain this text")
-    parser.add_argument("--kind", choices=("images", "texts"),
-                        help="only models of images or of texts")
+    parser.add_argument("--kind", choices=("images", "texts", "gpt"),
+                        help="only models of images or of texts, or GPT-2 and Llama")
     parser.add_argument("--dtype", choices=sorted(TOLERANCE), default="f64")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    images, texts = args.kind != "texts", args.kind != "images"
+    images, texts, gpts = (args.kind in (None, kind) for kind in ("images", "texts", "gpt"))
     cases = [c for c in published.cases()
              if images and args.only in c.name and (args.all or not c.large)]
     damages = [d for d in published.damages() if images and args.only in d.name]
     texts = [c for c in published_texts.cases()
              if texts and args.only in c.name and (args.all or not c.large)]
+    gpts = [c for c in published_gpt.cases()
+            if gpts and args.only in c.name and (args.all or not c.large)]
     failed = (sum(not check_logits(c, args) for c in cases)
               + sum(not check_refusal(d, args) for d in damages))
     failed += sum(not check_text(c, args) for c in texts)
+    failed += sum(not check_gpt(c, args) for c in gpts)
     print(f"{len(cases)} models of images, {len(damages)} damaged files and "
-          f"{len(texts)} text cases, {failed} fail")
-    for text in published.MEANT + published_texts.MEANT:
+          f"{len(texts) + len(gpts)} text cases, {failed} fail")
+    for text in published.MEANT + published_texts.MEANT + published_gpt.MEANT:
         print("  meant: " + text)
     return 1 if failed else 0
 

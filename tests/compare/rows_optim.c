@@ -1,5 +1,6 @@
 /* rows_optim.c - optimisers: the parameters p.0, p.1, .. take a step for each row of x0, x1, ..;
- * row s holds the gradients of step s. The results are the parameters. */
+ * row s holds the gradients of step s. The results are the parameters, or, with "average", what the
+ * optimiser evaluates with. */
 #define TP_NO_SITE
 #include <math.h>
 #include <stdio.h>
@@ -59,6 +60,7 @@ static tp_tensor run_optim(compare_call *c)
         return tp_raise(c->T, TP_E_VALUE, "no optimiser is named '%s'",
                         compare_text(c, "kind", ""));
     for (int64_t s = 0; s < tp_dim(c->x[0], 0); s++) step(c, O, s);
+    if (compare_flag(c, "average")) tp_optim_swap(O);
     if (!tp_optim_ok(O)) tp_raise(c->T, TP_E_VALUE, "%s", tp_optim_why(O));
     tp_optim_free(O);
     return c->y[0];

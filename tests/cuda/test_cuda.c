@@ -14,16 +14,24 @@
 #include <tapegrad/tapegrad.h>
 
 #include "autograd/gradcase.h"
+#include "autograd/ops/op_inner.h"
 #include "autograd/tape.h"
 #include "support/device.h"
 #include "support/values.h"
 #include "tensor/bf16.h"
+#include "tensor/geometry/norms.h"
+#include "tensor/geometry/reduced.h"
+#include "tensor/geometry/shape_ops.h"
 #include "tensor/rng.h"
 #include "tensor/shape.h"
 
+#ifdef TP_EMULATION
+#include "cuda_emulation/emulation.h"
+#endif
+
 extern const tp_op *const tp_op_table[];
 
-#define ROOM 65536 /* elements of all results and gradients of a case */
+#define ROOM (1 << 20) /* elements of all results and gradients of a case */
 
 /* The variant of a case: its dtype, whether f32 parameters meet bf16 data, and whether the op is
  * used twice, on inputs that begin one element later. */
@@ -43,21 +51,10 @@ typedef struct answer {
 /* Input i in f64 (or as integers), exact in bf16, so that all devices see the same numbers. */
 static tp_view host_input(const tp_gradcase *k, int i)
 {
-    const int like = tp__case_like(k, i);
-    const tp_dtype dt = k->masks >> like & 1u ? TP_U8 : k->below[like] > 0 ? TP_I64 : TP_F64;
-    tp_view v = tp__view(dt, &k->in[like], NULL);
+    tp_view v = tp__case_view(k, i, TP_F64);
     v.data = calloc((size_t)v.numel + 1, sizeof(double));
-    for (int64_t e = 0; e < v.numel; e++) {
-        const uint32_t w = tp__word(7, (uint64_t)i + 100, (uint64_t)e);
-        if (dt == TP_U8)
-            tp_st(&v, e, w >> 31);
-        else if (dt == TP_I64)
-            tp_st(&v, e, (double)((uint64_t)w * (uint64_t)k->below[like] >> 32));
-        else
-            tp_st(&v, e, (w & 1 ? 1.0 : -1.0) * (0.05 + (double)tp__uniform(w)));
-    }
-    if (k->fill) k->fill(i, &v);
-    for (int64_t e = 0; dt == TP_F64 && e < v.numel; e++)
+    tp__case_fill(k, i, &v);
+    for (int64_t e = 0; v.dtype == TP_F64 && e < v.numel; e++)
         tp_st(&v, e, (double)tp__from_bf16(tp__to_bf16((float)tp_ld(&v, e))));
     return v;
 }
@@ -93,23 +90,12 @@ static void take(answer *a, tp_tape *T, tp_tensor x)
     }
 }
 
-/* Ops that are also checked with f32 parameters and bf16 data. */
-static const char *const mixing[] = { "layernorm",    "rmsnorm",   "batchnorm",
-                                      "instancenorm", "groupnorm", "dropout_add",
-                                      "scatter_add",  "index_add", NULL };
-
-static bool mixes(const tp_op *op)
-{
-    int i = 0;
-    while (mixing[i] && strcmp(mixing[i], op->name) != 0) i++;
-    return mixing[i] != NULL;
-}
-
 /* True if input i is an f32 parameter; with bf16 data, batchnorm's statistics are. */
 static bool is_parameter(const tp_op *op, const tp_gradcase *k, int i, tp_dtype dt, bool mixed)
 {
     const bool statistics = strcmp(op->name, "batchnorm") == 0 && op->constant & tp__bit(i);
-    return dt == TP_BF16 && k->below[tp__case_like(k, i)] == 0 && (statistics || (mixed && i > 0));
+    return dt == TP_BF16 && k->below[tp__case_like(k, i)] == 0 &&
+           (statistics || (mixed && i > 0 && tp__mixes(op, i)));
 }
 
 static tp_tensor parameter(tp_params *P, const tp_op *op, const tp_gradcase *k, int i)
@@ -251,7 +237,7 @@ static bool makes_f64(const tp_op *op)
     return false;
 }
 
-/* mixed: checks only the ops in `mixing`, with f32 parameters. */
+/* mixed: checks only ops whose kernels read f32 parameters beside bf16 data, with such. */
 static void check_all(tp_dtype dt, bool mixed)
 {
     tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
@@ -261,7 +247,7 @@ static void check_all(tp_dtype dt, bool mixed)
     for (const tp_op *const *op = tp_op_table; *op; op++) {
         if (only && strcmp((*op)->name, only) != 0) continue;
         if (makes_f64(*op)) continue;
-        if (mixed && !mixes(*op)) continue;
+        if (mixed && !((*op)->flags & TP_MIXES)) continue;
         cr_expect(has_kernels(*op), "%s has no CUDA kernels", (*op)->name);
         for (const tp_gradcase *k = (*op)->cases; k && k->name; k++)
             for (int way = 0; way < 3; way++)
@@ -291,26 +277,159 @@ Test(cuda, every_op_bf16_with_f32_parameters, .timeout = 600)
     check_all(TP_BF16, true);
 }
 
-/* ---- rows that just fill or exceed the default shared memory, too long for finite differences
- * ---- */
+/* ---- sizes that choose other kernels, too large for finite differences ---- */
 
-Test(cuda, rows_that_fill_shared_memory, .timeout = 600)
+/* Checks a case in both dtypes, and with misaligned inputs. */
+static void check_size(const char *name, const tp_gradcase *k)
 {
-    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
-    static const int64_t lengths[] = { 6144, 6145, 12288, 12289 };
     tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
     tp_device *gpu = device_cuda();
-    for (const tp_op *const *op = tp_op_table; *op; op++) {
-        if (strcmp((*op)->name, "softmax") != 0 && strcmp((*op)->name, "log_softmax") != 0)
-            continue;
-        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-            const tp_gradcase k = { "a long row", .in = { { 2, { 1, lengths[i] } } } };
-            check_case(cpu, gpu, *op, &k, (trial){ TP_F32, false, true, false });
-        }
-    }
+    const tp_op *const *op = tp_op_table;
+    while (*op && strcmp((*op)->name, name) != 0) op++;
+    cr_assert(*op, "%s", name);
+    for (int way = 0; way < 4; way++)
+        check_case(cpu, gpu, *op, k,
+                   (trial){ way & 1 ? TP_BF16 : TP_F32, false, true, (way & 2) != 0 });
+    cr_expect_eq(tp_device_stats(gpu).live_bytes, 0, "memory is returned");
     tp_device_close(gpu);
     tp_device_close(cpu);
 }
+
+/* Rows that just fill 8 threads, a warp's registers, or the default shared memory. */
+Test(cuda, rows_of_softmax, .timeout = 600)
+{
+    static const int64_t sizes[][2] = {
+        { 37, 1 },   { 67, 7 },   { 33, 8 },   { 32, 63 },   { 31, 64 },   { 19, 65 },
+        { 9, 255 },  { 8, 256 },  { 7, 257 },  { 11, 1000 }, { 9, 1023 },  { 8, 1024 },
+        { 3, 1025 }, { 1, 6144 }, { 1, 6145 }, { 1, 12288 }, { 1, 12289 },
+    };
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%d x %d", (int)sizes[i][0], (int)sizes[i][1]);
+        const tp_gradcase k = { name, .in = { { 2, { sizes[i][0], sizes[i][1] } } } };
+        check_size("softmax", &k);
+        check_size("log_softmax", &k);
+    }
+}
+
+/* Columns in packs and single, of one matrix and of several, in blocks of many rows. */
+Test(cuda, sums_of_columns, .timeout = 600)
+{
+    static const tp_reduce_attr first = { 0, 0 }, middle = { 1, 0 };
+    static const tp_gradcase cases[] = {
+        { "packs", .in = { { 2, { 700, 80 } } }, .attr = &first },
+        { "packs of several tiles", .in = { { 2, { 300, 264 } } }, .attr = &first },
+        { "single columns", .in = { { 2, { 700, 83 } } }, .attr = &first },
+        { "two columns", .in = { { 2, { 20011, 2 } } }, .attr = &first },
+        { "packs of matrices", .in = { { 3, { 2, 400, 72 } } }, .attr = &middle },
+        { "columns of matrices", .in = { { 3, { 3, 300, 41 } } }, .attr = &middle },
+        { "narrow matrices", .in = { { 3, { 40, 300, 5 } } }, .attr = &middle },
+        { "few rows", .in = { { 2, { 31, 1000 } } }, .attr = &first },
+    };
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_size("sum", &cases[i]);
+}
+
+/* Images in spans of positions: the last shorter, with groups of one, some and all channels. */
+Test(cuda, groups_of_large_images, .timeout = 600)
+{
+    static const tp__groupnorm_attr groups = { 3, false, 1e-3 }, all = { 1, false, 1e-3 },
+                                    each = { 0, true, 1e-3 };
+    static const tp_gradcase cases[] = {
+        { "one image", .in = { { 3, { 1, 1100, 24 } }, { 1, { 24 } }, { 1, { 24 } } }, &groups },
+        { "three images", .in = { { 3, { 3, 771, 15 } }, { 1, { 15 } }, { 1, { 15 } } }, &groups },
+        { "tiles", .in = { { 3, { 2, 513, 72 } }, { 1, { 72 } }, { 1, { 72 } } }, &all },
+    };
+    static const tp_gradcase channels = { "channels",
+                                          .in = { { 3, { 2, 1030, 40 } }, { 1, { 40 } } }, &each };
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_size("groupnorm", &cases[i]);
+    check_size("instancenorm", &channels);
+}
+
+/* 1 - 1/128 or 1 + 1/128, so that long products neither vanish nor grow. */
+static void around_one(int i, tp_view *x)
+{
+    (void)i;
+    for (int64_t e = 0; e < x->numel; e++)
+        tp_st(x, e, 1.0 + (tp__word(9, 5, (uint64_t)e) >> 31 ? 1.0 : -1.0) / 128.0);
+}
+
+/* Lanes of many tiles, which a thread, a warp, or a block in one or two rounds joins. */
+Test(cuda, long_lanes, .timeout = 600)
+{
+    static const tp_axis_attr first = { 0 }, last = { 1 };
+    static const tp_gradcase cases[] = {
+        { "12 tiles", .in = { { 2, { 750, 3 } } }, &first, .fill = around_one },
+        { "49 tiles", .in = { { 2, { 2, 100000 } } }, &last, .fill = around_one },
+        { "257 tiles", .in = { { 2, { 16386, 2 } } }, &first, .fill = around_one },
+        { "2055 tiles", .in = { { 2, { 131463, 2 } } }, &first, .fill = around_one },
+    };
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_size("cumsum", &cases[i]);
+        check_size("cumprod", &cases[i]);
+    }
+}
+
+/* In f32, matrices of 29 MB: of the inputs under the taps, then of dY. */
+Test(cuda, convolutions_in_chunks, .timeout = 600)
+{
+    static const tp_conv_cfg pad = {
+        .stride = { 1, 1 }, .pad = { 1, 1 }, .dilation = { 1, 1 }, .groups = 1
+    };
+    static const tp_gradcase cases[] = {
+        { "many inputs", .in = { { 4, { 1, 130, 130, 48 } }, { 4, { 8, 48, 3, 3 } } }, &pad },
+        { "many outputs", .in = { { 4, { 1, 130, 130, 8 } }, { 4, { 48, 8, 3, 3 } } }, &pad },
+    };
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_size("conv2d", &cases[i]);
+}
+
+/* Kernels whose sizes ask for more threads than one per column, row or image. */
+#ifdef TP_EMULATION
+static tp_tensor sum_columns(tp_tape *T, tp_tensor x)
+{
+    return tp_sum(T, x, 0);
+}
+
+static tp_tensor normalise_groups(tp_tape *T, tp_tensor x)
+{
+    return tp_groupnorm(T, tp_reshape(T, x, TP_SHAPE(2, 1024, 256)), 32, TP_NONE, TP_NONE, 1e-5);
+}
+
+static const struct {
+    const char *name;
+    tp_tensor (*op)(tp_tape *T, tp_tensor x);
+    int64_t rows, columns;
+    uint64_t blocks; /* of 256 threads: least */
+} wide_kernels[] = {
+    { "short rows of softmax", tp_softmax, 32768, 16, 1024 },
+    { "sums of columns", sum_columns, 2048, 256, 256 },
+    { "groups of two images", normalise_groups, 2048, 256, 512 + 64 },
+};
+
+Test(cuda, blocks_fill_the_gpu)
+{
+    emulation.processors = 132;
+    tp_device *D = device_cuda();
+    tp_tape *T = tp_tape_new(D, NULL);
+    for (size_t i = 0; i < sizeof wide_kernels / sizeof *wide_kernels; i++) {
+        tp_reset(T);
+        const tp_shape s = TP_SHAPE(wide_kernels[i].rows, wide_kernels[i].columns);
+        const tp_tensor x = tp_full(T, TP_F32, s, 0.5);
+        const uint64_t before = emulation_threads();
+        wide_kernels[i].op(T, x);
+        const uint64_t used = (emulation_threads() - before) / 256;
+        cr_expect(tp_ok(T) && used >= wide_kernels[i].blocks, "%s: %d blocks; %s",
+                  wide_kernels[i].name, (int)used, tp_why(T));
+    }
+    tp_tape_free(T);
+    tp_device_close(D);
+    emulation.processors = 2;
+}
+#endif
 
 /* ---- embedding: enough rows for sorting ids by three digits ---- */
 

@@ -11,6 +11,7 @@
 #include <tapegrad/tapegrad.h>
 #include <unistd.h>
 
+#include "cuda_emulation/counts.h"
 #include "cuda_emulation/emulation.h"
 #include "cuda_emulation/planted.h"
 #include "support/device.h"
@@ -321,8 +322,7 @@ Test(emulation, recordings_keep_their_shared_memory)
 
 /* ---- recordings that fail ---- */
 
-/* Steps whose loss is the bf16 product of a carried tensor and w; `fail` makes the recording
- * fail. */
+/* Steps whose loss is the bf16 product of a carried tensor and w. */
 typedef struct recorded {
     tp_device *D;
     tp_params *P;
@@ -330,11 +330,12 @@ typedef struct recorded {
     tp_optim *O;
     tp_capture *C;
     tp_tensor w, memory, loss;
+    bool whole; /* the optimiser's step is recorded, too */
 } recorded;
 
-static recorded record_on(bool capture)
+static recorded record_on(bool capture, bool whole)
 {
-    recorded m = { .D = tp_device_open("cuda", NULL) };
+    recorded m = { .D = tp_device_open("cuda", NULL), .whole = whole };
     m.P = tp_params_new(m.D, &(tp_params_opts){ .seed = 3 });
     m.w = tp_param(m.P, "w", TP_SHAPE(8, 8), (tp_init){ TP_INIT_NORMAL, 0.5, 0.0 }, 0);
     m.T = tp_tape_new(m.D, &(tp_tape_opts){ .seed = 5, .train = true, .compute = TP_BF16 });
@@ -345,9 +346,10 @@ static recorded record_on(bool capture)
     return m;
 }
 
-/* Runs a step up to its update. False on failure. */
+/* Runs a step, up to its update unless that is part of it. False on failure. */
 static bool record_step(recorded *m)
 {
+    tp_next_rate(m->O, 0.01);
     if (!m->C) tp_reset(m->T);
     if (!m->C || tp_capture_begin(m->C)) {
         const tp_tensor y = tp_linear(m->T, m->memory, m->w, TP_NONE, TP_ACT_NONE);
@@ -355,6 +357,7 @@ static bool record_step(recorded *m)
         tp_carry(m->T, &m->memory, tp_tanh(m->T, z));
         m->loss = tp_mean(m->T, tp_square(m->T, z), TP_ALL);
         tp_backward(m->T, m->loss);
+        if (m->whole) tp_step(m->O, 0.01);
         if (m->C) tp_capture_end(m->C);
     }
     return tp_ok(m->T);
@@ -374,9 +377,10 @@ static void record_end(recorded *m)
 
 /* Makes the call behind `setting` fail in step `at`. The step has not run; repeated without
  * recording, it and later steps give the losses of a run without recordings. */
-static void fail_recording(cudaError_t *setting, cudaError_t e, int at, const char *name)
+static void fail_recording(cudaError_t *setting, cudaError_t e, int at, bool whole,
+                           const char *name)
 {
-    recorded plain = record_on(false), m = record_on(true);
+    recorded plain = record_on(false, whole), m = record_on(true, whole);
     for (int step = 0; step < STEPS; step++) {
         cr_assert(record_step(&plain));
         if (step == at) {
@@ -387,14 +391,17 @@ static void fail_recording(cudaError_t *setting, cudaError_t e, int at, const ch
             cr_expect(strstr(tp_why(m.T), "record") && strstr(tp_why(m.T), "no --graph") &&
                           strstr(tp_why(m.T), cudaGetErrorName(e)),
                       "%s: %s", name, tp_why(m.T));
-            cr_expect_not(tp_step(m.O, 0.01), "%s: the gradients are missing", name);
+            if (!whole) cr_expect_not(tp_step(m.O, 0.01), "%s: the gradients are missing", name);
+            cr_expect_eq(tp_optim_updates(m.O), step, "%s", name);
             cr_expect(tp_device_stats(m.D).launches == launches, "%s", name);
             tp_grad_clear(m.P);
             tp_clear(m.T);
         }
         cr_assert(record_step(&m), "%s: step %d: %s", name, step, tp_why(m.T));
         cr_expect_eq(tp_item(m.T, m.loss), tp_item(plain.T, plain.loss), "%s: step %d", name, step);
-        cr_expect(tp_step(plain.O, 0.01) && tp_step(m.O, 0.01), "%s: %s", name, tp_optim_why(m.O));
+        if (!whole)
+            cr_expect(tp_step(plain.O, 0.01) && tp_step(m.O, 0.01), "%s: %s", name,
+                      tp_optim_why(m.O));
     }
     cr_expect_eq(tp_capture_launches(m.C), at - 2, "%s: %d launches; none is tried again", name,
                  (int)tp_capture_launches(m.C));
@@ -404,16 +411,18 @@ static void fail_recording(cudaError_t *setting, cudaError_t e, int at, const ch
 
 Test(emulation, a_recording_that_fails_leaves_the_device)
 {
-    fail_recording(&emulation.end_error, cudaErrorStreamCaptureUnsupported, 2, "end");
-    fail_recording(&emulation.make_error, cudaErrorMemoryAllocation, 2, "instantiate");
-    fail_recording(&emulation.start_error, cudaErrorMemoryAllocation, 2, "first launch");
-    fail_recording(&emulation.start_error, cudaErrorMemoryAllocation, 4, "third launch");
+    for (int whole = 0; whole < 2; whole++) {
+        fail_recording(&emulation.end_error, cudaErrorStreamCaptureUnsupported, 2, whole, "end");
+        fail_recording(&emulation.make_error, cudaErrorMemoryAllocation, 2, whole, "instantiate");
+        fail_recording(&emulation.start_error, cudaErrorMemoryAllocation, 2, whole, "first launch");
+        fail_recording(&emulation.start_error, cudaErrorMemoryAllocation, 4, whole, "third launch");
+    }
 }
 
 /* A step that fails during recording has updated neither bf16 copies nor gradients. */
 Test(emulation, a_step_that_fails_while_recorded_leaves_no_trace)
 {
-    recorded plain = record_on(false), m = record_on(true);
+    recorded plain = record_on(false, false), m = record_on(true, false);
     for (int step = 0; step < STEPS; step++) {
         cr_assert(record_step(&plain));
         if (step == 2) {
@@ -645,6 +654,77 @@ Test(emulation, out_of_memory_is_an_error)
     cr_expect_eq(tp_code_of(T), TP_E_DTYPE, "%s", tp_why(T));
     cr_expect(strstr(tp_why(T), "exp: f64 is not supported on CUDA devices"), "%s", tp_why(T));
     tp_tape_free(T);
+    tp_device_close(D);
+}
+
+Test(emulation, counts_instead_of_executing)
+{
+    float y[128];
+    const count_line *lines;
+    uint64_t launches = 0, uploaded = 0;
+    emulation.counting = 1;
+    cr_expect_eq(run(REVERSE, 128, 128, y), TP_OK);
+    counts_op("reverse", 1);
+    const size_t n = counts_list(&lines);
+    for (size_t i = 0; i < n; i++) {
+        const count_line *l = &lines[i];
+        cr_expect_str_eq(l->op, "reverse");
+        if (l->kind == COUNT_UPLOAD) uploaded += l->amount;
+        if (l->kind != COUNT_KERNEL) continue;
+        launches += l->calls;
+        cr_expect_str_eq(l->name, "reverse_kernel");
+        cr_expect_eq(l->amount, 2, "blocks of 64");
+    }
+    cr_expect_eq(launches, 1);
+    cr_expect_eq(uploaded, sizeof y);
+    for (int i = 0; i < 128; i++) cr_expect_eq(y[i], 0.0F);
+    counts_clear();
+    cr_expect_eq(counts_list(&lines), 0);
+}
+
+/* Forward, backward, clipping, AdamW and averages of a recorded step are one launch. */
+Test(emulation, a_recorded_step_is_one_launch)
+{
+    static const float in[8 * 16];
+    uint64_t calls[COUNT_KINDS] = { 0 };
+    const count_line *lines;
+    emulation.counting = 1;
+    tp_device *D = tp_device_open("cuda", NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 3 });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
+    const tp_tensor w =
+        tp_param(P, "w", TP_SHAPE(16, 16), (tp_init){ TP_INIT_NORMAL, 0.5, 0.0 }, 0);
+    tp_optim *O = tp_adamw_new(P, NULL);
+    tp_ema *E = tp_ema_new(P, 0.9);
+    tp_capture *C = tp_capture_new(T);
+    tp_tensor x = TP_NONE;
+    for (int i = 0; i < 6; i++) {
+        counts_clear();
+        tp_feed(T, &x, TP_F32, TP_SHAPE(8, 16), in);
+        tp_next_rate(O, 0.1 / (i + 1));
+        if (!tp_capture_begin(C)) continue;
+        const tp_tensor h = tp_linear(T, tp_dropout(T, x, 0.5), w, TP_NONE, TP_ACT_NONE);
+        tp_backward(T, tp_mean(T, tp_square(T, h), TP_ALL));
+        tp_clip_grad_norm(P, 1.0);
+        tp_step(O, 0.1 / (i + 1));
+        tp_ema_update(E);
+        tp_capture_end(C);
+    }
+    const size_t n = counts_list(&lines); /* of the last step */
+    for (size_t i = 0; i < n; i++) calls[lines[i].kind] += lines[i].calls;
+    cr_expect_eq(tp_capture_launches(C), 4, "%s%s", tp_why(T), tp_optim_why(O));
+    for (int k = 0; k < COUNT_KINDS; k++) {
+        const uint64_t wanted = k == COUNT_LAUNCH ? 1 : k == COUNT_UPLOAD ? 3 : 0;
+        cr_expect_eq(calls[k], wanted,
+                     "%d calls of kind %d: the input, the place in the random "
+                     "stream and the optimiser's numbers are uploaded",
+                     (int)calls[k], k);
+    }
+    tp_capture_free(C);
+    tp_ema_free(E);
+    tp_optim_free(O);
+    tp_tape_free(T);
+    tp_params_free(P);
     tp_device_close(D);
 }
 

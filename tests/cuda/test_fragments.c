@@ -8,25 +8,35 @@
 #include "cuda_emulation/fragments.h"
 #include "support/device.h"
 #include "tensor/backend.h"
+#include "tensor/rng.h"
 #include "tensor/shape.h"
 
-/* Runs a kernel on x = 1 .. n, or tiles on small numbers, so that products are exact. */
-static void run(fragment what, int64_t n, int64_t ny, float *y)
+enum { SEED = 12, OFFSET = 5 }; /* of random words */
+
+static void run_on(fragment what, const float *x, int64_t n, int64_t ny, float *y)
 {
     tp_device *D = device_cuda();
-    float x[960];
     char why[TP_WHY] = "";
-    for (int64_t i = 0; i < n; i++) x[i] = (float)(what == TILES ? i * 7 % 5 - 2 : i + 1);
     tp_buf *from = tp__buf_new(D, (size_t)n * sizeof *x), *to = tp__buf_new(D, (size_t)ny * 4);
     D->be->upload(D, from->data, x, from->bytes);
     const tp_view in = tp__view(TP_F32, &TP_SHAPE(n), from->data);
     tp_view out = tp__view(TP_F32, &TP_SHAPE(ny), to->data);
-    const tp_call c = { .dev = D, .nx = 1, .ny = 1, .x = &in, .y = &out, .why = why };
+    const tp_call c = {
+        .dev = D, .nx = 1, .ny = 1, .x = &in, .y = &out, .why = why, .rng = { SEED, OFFSET }
+    };
     cr_assert_eq(fragments_run(&c, what), TP_OK, "%s", why);
     D->be->download(D, y, to->data, to->bytes);
     tp__buf_unref(from);
     tp__buf_unref(to);
     tp_device_close(D);
+}
+
+/* Runs a kernel on x = 1 .. n, or tiles on small numbers, so that products are exact. */
+static void run(fragment what, int64_t n, int64_t ny, float *y)
+{
+    float x[960];
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(what == TILES ? i * 7 % 5 - 2 : i + 1);
+    run_on(what, x, n, ny, y);
 }
 
 Test(fragments, rows_are_shifted_and_back)
@@ -98,6 +108,27 @@ Test(fragments, shuffles_and_votes)
             cr_expect_eq(y[64 + i], 65535.0f, "ballot, lane %d", i);
             cr_expect_eq(y[96 + i], 1.0f, "any, lane %d", i);
             cr_expect_eq(y[128 + i], 0.0f, "all, lane %d", i);
+        }
+    }
+}
+
+/* Rows and columns begin at all places in their blocks of random words. */
+Test(fragments, lanes_share_random_blocks)
+{
+    static const int tiles[] = { 7, 4, 4, 2, 2, 8 };
+    static float y[6 * 16 * 64];
+    for (int k = 0; k < 16; k++) {
+        const int64_t first = 400 + k / 4, stride = 100 + k % 4;
+        const float x[2] = { (float)first, (float)stride };
+        run_on(DROPS, x, 2, 6 * 16 * 64, y);
+        for (int e = 0; e < 6 * 16 * 64; e++) {
+            const int kind = e / 1024, r = e / 64 % 16, c = e % 64;
+            if (c >= 8 * tiles[kind]) continue;
+            const int64_t at =
+                first + (kind < 2 ? r * stride + c : c * stride + (kind < 4 ? r : 15 - r));
+            const bool drops = tp__word(SEED, OFFSET, (uint64_t)at) < tp__drop_below(0.5);
+            cr_expect_eq(y[e] > 0.5f, drops, "layout %d, row %d, column %d, from %d by %d", kind, r,
+                         c, (int)first, (int)stride);
         }
     }
 }

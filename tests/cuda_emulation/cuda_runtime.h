@@ -91,6 +91,8 @@ void emulated_queue(cudaStream_t s, std::function<void()> work);
 void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const void *args,
                            size_t bytes);
 bool emulated_recording(cudaStream_t s);
+/* Begins (1) or ends (-1) a run of queued work; it may access device memory, the host may not. */
+void emulated_batch(int change);
 /* Adds a launch's needs to the stream's recording. */
 void emulated_note_launch(const void *kernel, size_t shared);
 /* emulated_place: the position of the next work in a queue. emulated_finish runs all work
@@ -227,6 +229,12 @@ template <class T, class V, class W> EMULATED_ATOMIC T atomicCAS(T *at, V expect
     const T old = *at;
     if (old == T(expected)) *at = T(v);
     return old;
+}
+inline unsigned __brev(unsigned u)
+{
+    unsigned v = 0;
+    for (int i = 0; i < 32; i++) v |= (u >> i & 1u) << (31 - i);
+    return v;
 }
 inline int __popc(unsigned u)
 {

@@ -53,7 +53,7 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
  * cuBLASLt call fail. */
 typedef struct CUstream_st {
     int gpu, line; /* line: of its queue */
-    void (*enter)(struct CUstream_st *s), (*leave)(struct CUstream_st *s);
+    void (*enter)(struct CUstream_st *s), (*leave)(void);
     void (*queue)(struct CUstream_st *s, void (*work)(const void *args), const void *args,
                   size_t bytes);
     cudaError_t (*fault)(void);

@@ -4,6 +4,7 @@
  * fiber, and the next thread gets another, so kernels without barriers run on one fiber without
  * switching. If no thread can proceed, the kernel has deadlocked: the launch fails where a GPU
  * would hang. */
+#include "counts.h"
 #include "cuda_runtime.h"
 #include "emulated_memory.h"
 #include "emulation.h"
@@ -27,10 +28,10 @@ uint3 threadIdx, blockIdx;
 int race_thread = -1;
 dim3 blockDim, gridDim;
 extern "C" {
-emulation_settings emulation = { FORWARD,     1,     cudaSuccess, cudaSuccess,
-                                 1,           13000, 9,           size_t(1) << 30,
-                                 cudaSuccess, 0,     cudaSuccess, cudaSuccess,
-                                 cudaSuccess, 0 };
+emulation_settings emulation = {
+    FORWARD,     1, cudaSuccess, cudaSuccess, 1,           13000, 9, 2, size_t(1) << 30,
+    cudaSuccess, 0, cudaSuccess, cudaSuccess, cudaSuccess, 0,     0, 0, 0
+};
 }
 
 namespace
@@ -334,6 +335,7 @@ void finish(int gpu)
 cudaError_t waited(cudaStream_t s)
 {
     if (emulated_recording(s)) return said(cudaErrorStreamCaptureUnsupported);
+    counts_note(COUNT_WAIT, "", 0);
     emulated_finish(s->line, emulated_place(s->line));
     return said(cudaSuccess);
 }
@@ -361,6 +363,7 @@ cudaError_t emulated_accepted(const void *kernel, cudaStream_t s, dim3 grid, dim
         return cudaErrorInvalidConfiguration;
     const cudaError_t e = emulated_current(s);
     if (!e && emulated_recording(s)) emulated_note_launch(kernel, shared);
+    if (!e) counts_launch(kernel, uint64_t(grid.x) * grid.y * grid.z);
     return e;
 }
 
@@ -370,11 +373,18 @@ size_t emulated_asked(const void *kernel, cudaStream_t s)
     return more == asked[s->gpu].end() ? 0 : more->second;
 }
 
+void emulated_batch(int change)
+{
+    batches += change;
+    leave();
+}
+
 /* A kernel's declared shared memory is known only when it runs. Too much is a fault here; a GPU
  * would refuse the launch. */
 void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t asked_for,
                   emulated_body body, const void *env)
 {
+    if (emulation.counting) return;
     const unsigned n = block.x * block.y * block.z;
     Block b;
     b.body = body;
@@ -393,7 +403,7 @@ void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t a
         ok = ok && run_block(b);
     }
     for (const auto &a : b.shared) free_shared(a.second.at);
-    leave(s);
+    leave();
     const size_t all = b.declared_bytes + shared;
     const bool fits = b.declared_bytes <= UNASKED && all <= SHARED &&
                       (asked_for ? shared <= asked_for : all <= UNASKED);
@@ -526,6 +536,13 @@ uint64_t emulation_threads(void)
     return started;
 }
 
+size_t emulation_pinned(void)
+{
+    size_t sum = 0;
+    for (const auto &p : pinned) sum += p.second;
+    return sum;
+}
+
 /* Bytes from the environment; 0: not set. */
 static size_t bytes_of(const char *name)
 {
@@ -556,7 +573,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->totalGlobalMem = emulation.memory;
     p->sharedMemPerBlockOptin = SHARED;
     p->major = emulation.major;
-    p->multiProcessorCount = 2; /* few, so that grid-stride loops iterate */
+    p->multiProcessorCount = emulation.counting ? COUNTED_PROCESSORS : emulation.processors;
     return device < emulation.gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
@@ -581,11 +598,12 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
         emulation.fault = cudaErrorLaunchFailure;
     if (emulation.fault) return emulation.fault;
     if (bytes <= emulation.memory && in_use[current] <= emulation.memory - bytes)
-        *p = poisoned(new_memory(bytes), bytes);
+        *p = counts_note(COUNT_ALLOCATION, "", bytes) ? counts_memory(bytes)
+                                                      : poisoned(new_memory(bytes), bytes);
     if (!*p) return said(cudaErrorMemoryAllocation);
     allocations[static_cast<char *>(*p)] = { bytes, current };
     in_use[current] += bytes;
-    if (!inside) __asan_poison_memory_region(*p, bytes);
+    if (opened != current && !emulation.counting) __asan_poison_memory_region(*p, bytes);
     return said(cudaSuccess);
 }
 
@@ -596,20 +614,27 @@ cudaError_t cudaFree(void *p)
     if (a == allocations.end()) return said(p ? cudaErrorInvalidValue : cudaSuccess);
     finish(a->second.gpu);
     in_use[a->second.gpu] -= a->second.bytes;
-    __asan_unpoison_memory_region(p, a->second.bytes);
-    free_memory(p, a->second.bytes);
+    if (counts_note(COUNT_RELEASE, "", a->second.bytes)) {
+        counts_free(p, a->second.bytes);
+    } else {
+        __asan_unpoison_memory_region(p, a->second.bytes);
+        free_memory(p, a->second.bytes);
+    }
     allocations.erase(a);
     return said(cudaSuccess);
 }
 
 cudaError_t cudaMallocHost(void **p, size_t bytes)
 {
-    *p = emulation.fault ? nullptr : std::malloc(bytes);
+    const bool full = emulation.pinned && emulation_pinned() + bytes > emulation.pinned;
+    *p = emulation.fault || full ? nullptr : std::malloc(bytes);
+    if (*p) pinned[*p] = bytes;
     return said(*p ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaFreeHost(void *p)
 {
+    pinned.erase(p);
     std::free(p);
     return said(cudaSuccess);
 }
@@ -620,10 +645,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     if (kind == cudaMemcpyDeviceToHost && emulated_recording(s))
         return said(cudaErrorStreamCaptureUnsupported); /* tapegrad never does this */
     if (elsewhere(to, s) || elsewhere(from, s)) return said(cudaErrorInvalidValue);
+    if (counts_copy(to, bytes, kind)) return said(cudaSuccess);
     emulated_queue(s, [=] {
         enter(s);
         if (bytes) std::memmove(to, from, bytes);
-        leave(s);
+        leave();
     });
     return said(cudaSuccess);
 }
@@ -632,10 +658,11 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
 {
     if (emulated_current(s)) return said(emulated_current(s));
     if (elsewhere(to, s)) return said(cudaErrorInvalidValue);
+    if (counts_note(COUNT_FILL, "", bytes)) return said(cudaSuccess);
     emulated_queue(s, [=] {
         enter(s);
         std::memset(to, byte, bytes);
-        leave(s);
+        leave();
     });
     return said(cudaSuccess);
 }
@@ -729,13 +756,15 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
+    if (!emulated_passed(e->line, e->place)) counts_note(COUNT_WAIT, "", 0);
     emulated_finish(e->line, e->place);
     return said(cudaSuccess);
 }
 
-/* A host that asks repeatedly has waited long enough: what it asks for runs. */
+/* A host that asks repeatedly has waited long enough: what it asks for runs, unless busy. */
 cudaError_t cudaEventQuery(cudaEvent_t e)
 {
+    if (emulation.busy && !emulated_passed(e->line, e->place)) return said(cudaErrorNotReady);
     emulated_finish(e->line, e->place);
     return said(cudaSuccess);
 }
@@ -753,29 +782,5 @@ cudaError_t cudaGetLastError(void)
     const cudaError_t e = last_error;
     last_error = cudaSuccess;
     return emulation.fault ? emulation.fault : e;
-}
-
-const char *cudaGetErrorName(cudaError_t e)
-{
-    return e == cudaErrorLaunchFailure           ? "cudaErrorLaunchFailure"
-           : e == cudaErrorMemoryAllocation      ? "cudaErrorMemoryAllocation"
-           : e == cudaErrorInvalidConfiguration  ? "cudaErrorInvalidConfiguration"
-           : e == cudaErrorMisalignedAddress     ? "cudaErrorMisalignedAddress"
-           : e == cudaErrorIllegalAddress        ? "cudaErrorIllegalAddress"
-           : e == cudaErrorInvalidValue          ? "cudaErrorInvalidValue"
-           : e == cudaErrorInvalidResourceHandle ? "cudaErrorInvalidResourceHandle"
-           : e == cudaErrorDevicesUnavailable    ? "cudaErrorDevicesUnavailable"
-           : e == cudaErrorInsufficientDriver    ? "cudaErrorInsufficientDriver"
-                                                 : "cudaError";
-}
-
-const char *cudaGetErrorString(cudaError_t e)
-{
-    return e == cudaErrorLaunchFailure          ? "unspecified launch failure"
-           : e == cudaErrorMemoryAllocation     ? "out of memory"
-           : e == cudaErrorInvalidConfiguration ? "invalid configuration argument"
-           : e == cudaErrorMisalignedAddress    ? "misaligned address"
-           : e == cudaErrorInvalidValue         ? "invalid argument"
-                                                : "emulated error";
 }
 }

@@ -89,7 +89,7 @@ static void run(const void *args)
             put(vector(g->sums, g->type_c), col, 0, sum);
         }
     }
-    g->stream->leave(g->stream);
+    g->stream->leave();
     free(pa);
     free(pb);
     free(pc);

@@ -4,6 +4,7 @@
 #include <deque>
 #include <vector>
 
+#include "counts.h"
 #include "cuda_runtime.h"
 #include "emulation.h"
 
@@ -37,6 +38,7 @@ void emulated_queue(cudaStream_t s, std::function<void()> work)
 void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const void *args,
                            size_t bytes)
 {
+    if (counts_product(args)) return; /* nothing else is queued in this way in a step */
     const char *from = static_cast<const char *>(args);
     const std::vector<char> kept(from, from + bytes);
     emulated_queue(s, [=] { work(kept.data()); });
@@ -56,12 +58,14 @@ bool emulated_passed(int queue, unsigned long long place)
 void emulated_finish(int queue, unsigned long long place)
 {
     auto &q = queues[queue];
+    emulated_batch(1);
     while (q.done < place && !q.work.empty()) {
         const std::function<void()> work = std::move(q.work.front());
         q.work.pop_front();
         q.done++;
         if (!emulation.fault) work();
     }
+    emulated_batch(-1);
 }
 
 bool emulated_recording(cudaStream_t s)
@@ -116,6 +120,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
     if (emulated_current(s)) return emulated_current(s);
     const cudaError_t e = once(&emulation.start_error);
     if (e) return e;
+    counts_note(COUNT_LAUNCH, "", 1);
     for (const CUgraph_st::Launch &l : exec->launches) {
         const size_t asked = emulated_asked(l.kernel, s);
         if (asked && l.shared > asked) return cudaErrorInvalidValue;

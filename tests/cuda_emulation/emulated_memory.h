@@ -29,26 +29,37 @@ struct Allocation {
 };
 
 std::map<char *, Allocation> allocations;
+std::map<void *, size_t> pinned; /* host memory and its bytes */
 size_t in_use[EMULATION_GPUS];
 thread_local int current; /* the GPU */
 /* The dynamic shared memory that cudaFuncSetAttribute granted each kernel, per GPU. */
 std::map<const void *, size_t> asked[EMULATION_GPUS];
-int inside; /* 0: between launches and copies, when the host must not access device memory */
+int opened = -1; /* the GPU whose memory is open; -1: the host runs, which must not access any */
+int batches;     /* runs of queued work, one within the other */
 cudaError_t last_error;
+
+/* Opens the memory of this GPU, and closes that of the one before; -1: of none. */
+void open_memory(int gpu)
+{
+    if (gpu == opened) return;
+    for (const auto &a : allocations)
+        if (a.second.gpu == gpu)
+            __asan_unpoison_memory_region(a.first, a.second.bytes);
+        else if (a.second.gpu == opened)
+            __asan_poison_memory_region(a.first, a.second.bytes);
+    opened = gpu;
+}
 
 /* Opens the memory of the stream's GPU, but of no other GPU. */
 void enter(cudaStream_t s)
 {
-    if (inside++ == 0)
-        for (const auto &a : allocations)
-            if (a.second.gpu == s->gpu) __asan_unpoison_memory_region(a.first, a.second.bytes);
+    open_memory(s->gpu);
 }
 
-void leave(cudaStream_t s)
+/* Marking all memory costs more than a small launch, so queued work leaves it open for the next. */
+void leave()
 {
-    if (--inside == 0)
-        for (const auto &a : allocations)
-            if (a.second.gpu == s->gpu) __asan_poison_memory_region(a.first, a.second.bytes);
+    if (batches == 0) open_memory(-1);
 }
 
 /* True if the address is on another GPU. */

@@ -160,7 +160,7 @@ static void run(const void *args)
         memcpy(c->all->chunk[c->rank], (const char *)w->from + at, n);
         meet(c);
         if (w->root < 0 || w->root == c->rank) add(c, w, (char *)w->to + at, n);
-        j->stream->leave(j->stream);
+        j->stream->leave();
         meet(c);
     }
 }

@@ -26,6 +26,7 @@ typedef struct emulation_settings {
     int gpus;                /* 1 or 2                                            */
     int driver;              /* driver version; 0: none installed                 */
     int major;               /* compute capability, major version                 */
+    int processors;          /* few, so that grid-stride loops go round           */
     size_t memory;           /* bytes per device                                  */
     cudaError_t fault;       /* a kernel's fault, which every later call returns,
                              * as on a GPU, until a test clears it               */
@@ -34,6 +35,9 @@ typedef struct emulation_settings {
     cudaError_t make_error;  /* of the next cudaGraphInstantiate,                 */
     cudaError_t start_error; /* and of the next cudaGraphLaunch                  */
     size_t fault_bytes;      /* > 0: fault when more memory is requested        */
+    size_t pinned;           /* > 0: most bytes of pinned memory                  */
+    int busy;                /* 1: cudaEventQuery lets no queued work run         */
+    int counting;            /* count calls instead of executing them (counts.h)  */
 } emulation_settings;
 
 enum { EMULATION_GPUS = 2, EMULATION_STREAMS = 2 * EMULATION_GPUS };
@@ -41,6 +45,7 @@ extern emulation_settings emulation;
 
 /* The number of threads started by all launches so far. */
 uint64_t emulation_threads(void);
+size_t emulation_pinned(void); /* bytes of pinned memory in use */
 
 #ifdef __cplusplus
 }

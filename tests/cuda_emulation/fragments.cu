@@ -2,6 +2,7 @@
  * tests/cuda/test_fragments.c. */
 #include "cuda_emulation/fragments.h"
 
+#include "cuda/attention/drop_mma.cuh"
 #include "cuda/attention/skew.cuh"
 #include "cuda/kit/tiles.cuh"
 
@@ -109,6 +110,26 @@ __global__ void shuffle_kernel(const float *x, float *y)
     y[128 + lane] = (float)__all_sync(0xffffffffu, x[lane] > 1.5f);
 }
 
+static __device__ void store_bits(float *y, int tiles, uint32_t bits)
+{
+    const int lane = threadIdx.x % 32;
+    for (int i = 0; i < 4 * tiles; i++)
+        y[(lane / 4 + i / 2 % 2 * 8) * 64 + i / 4 * 8 + lane % 4 * 2 + i % 2] =
+            (float)(bits >> i & 1u);
+}
+
+__global__ void drops_kernel(tp_mask m, const float *x, float *y)
+{
+    const int64_t a = (int64_t)x[0], b = (int64_t)x[1], row = threadIdx.x / 4;
+    const int64_t first[2] = { a + row * b, a + (row + 8) * b };
+    store_bits(y, 7, drop_mma_rows<7>(m, first, 56));
+    store_bits(y + 1024, 4, drop_mma_rows<4>(m, first, 32));
+    store_bits(y + 2048, 4, drop_mma_columns<4, false>(m, a, b));
+    store_bits(y + 3072, 2, drop_mma_columns<2, false>(m, a, b));
+    store_bits(y + 4096, 2, drop_mma_columns<2, true>(m, a, b));
+    store_bits(y + 5120, 8, drop_mma_columns<8, true>(m, a, b));
+}
+
 extern "C" tp_code fragments_run(const tp_call *c, fragment what)
 {
     const float *x = tp_in<float>(&c->x[0]);
@@ -120,6 +141,7 @@ extern "C" tp_code fragments_run(const tp_call *c, fragment what)
         const tp_code code = tp_launch(c, narrow_kernel, 1, 32, 0, 2 * 12 * 40, x, narrow);
         return code == TP_OK ? tp_launch(c, tiles_kernel, 1, 64, 0, narrow, y) : code;
     }
+    if (what == DROPS) return tp_launch(c, drops_kernel, 1, 32, 0, tp_mask_of(c, 0.5), x, y);
     if (what == SHUFFLES) return tp_launch(c, shuffle_kernel, 1, 32, 0, x, y);
     return tp_launch(c, skew_kernel, 1, 32, 0, what == UNSKEW, x, y);
 }

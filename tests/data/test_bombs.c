@@ -60,7 +60,7 @@ static tp_bpe *small_vocabulary(void)
 static void read_labelled(const char *path)
 {
     tp_bpe *X = small_vocabulary();
-    tp_documents_close(tp_documents_labelled(path, TP_TRAIN, X, NULL));
+    tp_documents_close(tp_documents_labelled_texts(path, TP_TRAIN, X, NULL));
     tp_bpe_close(X);
 }
 static void read_corpus(const char *path)

@@ -137,12 +137,6 @@ Test(bpe_files, number_of_merges)
 
 /* ---- files ---- */
 
-static void write_text(const char *name, const char *text)
-{
-    char why[512];
-    cr_assert(tp_file_replace(in_folder(name), text, strlen(text), why, sizeof why), "%s", why);
-}
-
 Test(bpe_files, files_of_all_kinds, .init = make_folder, .fini = remove_folder)
 {
     static char vocab[1 << 14], json[1 << 15];

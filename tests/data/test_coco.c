@@ -391,12 +391,6 @@ Test(coco, masks_equal_the_published_code)
 
 /* ---- Pascal VOC ---- */
 
-static void write_text(const char *name, const char *text)
-{
-    FILE *f = fopen(in_folder(name), "w");
-    cr_assert(f && fputs(text, f) >= 0 && fclose(f) == 0, "%s", name);
-}
-
 static const char voc_first[] =
     "<annotation>\n <filename>1.jpg</filename>\n <size><width>8</width><height>6</height>"
     "<depth>3</depth></size>\n"

@@ -19,8 +19,8 @@ TestSuite(corpus, .init = corpus_begin, .fini = corpus_end);
 
 Test(corpus, documents_end_where_the_options_say)
 {
-    corpus_write("a", "\xef\xbb\xbf\n one\ntwo\n \t\n\n three \r\n\r\nfour");
-    corpus_write("empty", "\n  \n");
+    write_text("a", "\xef\xbb\xbf\n one\ntwo\n \t\n\n three \r\n\r\nfour");
+    write_text("empty", "\n  \n");
     static const struct {
         tp_document_end end;
         const char *text;
@@ -44,8 +44,7 @@ Test(corpus, documents_end_where_the_options_say)
 
 Test(corpus, a_file_that_is_no_text_is_refused)
 {
-    FILE *f = fopen(in_folder("wide.txt"), "wb");
-    cr_assert(f && fwrite("\xff\xfeo\0n\0e\0", 1, 8, f) == 8 && fclose(f) == 0);
+    write_in_folder("wide.txt", "\xff\xfeo\0n\0e\0", 8);
     corpus_shell("tar cf wide.tar wide.txt && gzip -k wide.txt");
     static const char *const names[][2] = { { "wide.txt", "wide.txt is UTF-16" },
                                             { "wide.txt.gz", "wide.txt.gz is UTF-16" },
@@ -60,11 +59,11 @@ Test(corpus, a_file_that_is_no_text_is_refused)
 Test(corpus, files_come_from_folders_archives_and_packed_files)
 {
     corpus_shell("mkdir -p d/b d/.hidden");
-    corpus_write("d/b/2.txt", "second");
-    corpus_write("d/a.txt", "first\n");
-    corpus_write("d/c.txt", "third");
-    corpus_write("d/c.csv", "other");
-    corpus_write("d/.hidden/x.txt", "hidden");
+    write_text("d/b/2.txt", "second");
+    write_text("d/a.txt", "first\n");
+    write_text("d/c.txt", "third");
+    write_text("d/c.csv", "other");
+    write_text("d/.hidden/x.txt", "hidden");
     corpus_shell("gzip d/c.txt && tar cf d.tar d/a.txt d/b/2.txt && xz -k d.tar");
     tp_corpus *C = corpus_of("d", (tp_corpus_opts){ .held_out = -1 });
     cr_expect_str_eq(corpus_text(C), "first|second|third|");
@@ -90,7 +89,7 @@ Test(corpus, a_file_that_is_named_twice_is_refused)
                                             { "d.tar", "d.tar" },
                                             { "e", "e/../d/a.txt" } };
     corpus_shell("mkdir d e");
-    corpus_write("d/a.txt", "one two three");
+    write_text("d/a.txt", "one two three");
     corpus_shell("ln -s d/a.txt link && tar cf d.tar d/a.txt && ln -s ../d/a.txt e/b.txt");
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         for (int cached = 0; cached < 2; cached++) {
@@ -116,7 +115,7 @@ Test(corpus, a_byte_order_mark_is_passed_over_and_zero_bytes_are_found_anywhere)
     cr_expect(strstr(tp_corpus_why(C), "late.txt has a zero byte at offset 290000"), "%s",
               tp_corpus_why(C));
     tp_corpus_close(C);
-    corpus_write("mark.txt", "\xef\xbb\xbfone two");
+    write_text("mark.txt", "\xef\xbb\xbfone two");
     C = corpus_of("mark.txt", (tp_corpus_opts){ .held_out = -1 });
     cr_expect_str_eq(corpus_text(C), "one two|");
     cr_expect_eq(tp_corpus_bytes(C), 10);
@@ -142,7 +141,7 @@ Test(corpus, pieces_and_threads_make_no_difference)
     for (int k = 0; k < 3; k++) {
         tp_corpus *C = corpus_of(name[k], (tp_corpus_opts){ .threads = 1 + k, .held_out = -1 });
         cr_assert_eq(tp_corpus_tokens(C, TP_TRAIN), count + 1);
-        uint16_t *got = malloc((size_t)(count + 1) * sizeof *got);
+        int32_t *got = malloc((size_t)(count + 1) * sizeof *got);
         corpus_tokens(C, TP_TRAIN, 0, count + 1, got);
         int64_t i = 0;
         while (i < count && got[i] == ids[i]) i++;
@@ -184,7 +183,7 @@ Test(corpus, parts_share_the_stream)
     corpus_sentences("a", 5000, 3, "\n");
     tp_corpus *All = corpus_of("a", (tp_corpus_opts){ .held_out = -1 });
     const int64_t n = tp_corpus_tokens(All, TP_TRAIN);
-    uint16_t *all = malloc((size_t)n * 4), *part = all + n;
+    int32_t *all = malloc(2 * (size_t)n * sizeof *all), *part = all + n;
     corpus_tokens(All, TP_TRAIN, 0, n, all);
     for (int k = 0; k < 5; k++) {
         tp_corpus *C = corpus_of("a", (tp_corpus_opts){ .held_out = fraction[k] });
@@ -195,18 +194,18 @@ Test(corpus, parts_share_the_stream)
                   (long long)n);
         corpus_tokens(C, TP_TRAIN, 0, t, part);
         for (int64_t i = 0; i < t; i += 7) { /* pieces equal the full text's */
-            uint16_t some[40];
+            int32_t some[40];
             const int64_t m = t - i < 40 ? t - i : 40;
             corpus_tokens(C, TP_TRAIN, i, m, some);
-            cr_assert_arr_eq(some, part + i, (size_t)m * 2);
+            cr_assert_arr_eq(some, part + i, (size_t)m * sizeof *some);
         }
         int64_t valid = 0, train = 0; /* both parts in turn: the stream */
-        uint16_t *held = malloc((size_t)v * 2 + 2);
+        int32_t *held = malloc((size_t)(v + 1) * sizeof *held);
         corpus_tokens(C, TP_VALID, 0, v, held);
         for (int64_t s = 0, at = 0; s < 16; s++) {
             const int64_t length = n / 16 + (s < n % 16), h = (int64_t)(f * (double)length);
-            cr_assert_arr_eq(all + at, part + train, (size_t)(length - h) * 2);
-            cr_assert_arr_eq(all + at + length - h, held + valid, (size_t)h * 2);
+            cr_assert_arr_eq(all + at, part + train, (size_t)(length - h) * sizeof *all);
+            cr_assert_arr_eq(all + at + length - h, held + valid, (size_t)h * sizeof *held);
             at += length, train += length - h, valid += h;
         }
         char why[200];
@@ -233,7 +232,7 @@ Test(corpus, a_cache_holds_the_same_tokens)
               tp_corpus_was_cached(Again));
     uint64_t hash[3];
     for (int k = 0; k < 3; k++) {
-        tp_loader *L = corpus_batches(all[k], (tp_mlm_opts){ .train = true, .seed = 3 });
+        tp_loader *L = corpus_batches(all[k], (tp_mlm_loader_opts){ .train = true, .seed = 3 });
         tp_mlm_batch b;
         corpus_next(L, &b);
         hash[k] = corpus_batch_hash(&b);
@@ -279,14 +278,15 @@ Test(corpus, a_cache_is_written_anew_when_anything_changes)
     cr_expect(!is_cached(o) && is_cached(o));
     corpus_shell("printf '\\377\\377' | dd of=tokens bs=1 seek=200 conv=notrunc 2>/dev/null");
     tp_corpus *C = corpus_of("a", o);
-    uint16_t ids[200];
+    int32_t ids[200];
     char why[1100];
     cr_expect_not(tp_corpus_read(C, TP_TRAIN, 0, 200, ids, why, sizeof why));
     cr_expect(strstr(why, "tokens is damaged: it has the id 65535; remove it"), "%s", why);
-    tp_loader *L = corpus_batches(C, (tp_mlm_opts){ .batch = 20, .length = 20, .train = true });
+    tp_loader *L =
+        corpus_batches(C, (tp_mlm_loader_opts){ .batch = 20, .length = 20, .train = true });
     tp_mlm_batch b;
     int64_t s = 0;
-    while (s < tp_loader_steps(L) && tp_mlm_next(L, &b)) s++;
+    while (s < tp_loader_steps(L) && tp_mlm_loader_next(L, &b)) s++;
     cr_expect(strstr(tp_loader_why(L), "is damaged"), "%s", tp_loader_why(L));
     tp_loader_free(L);
     tp_corpus_close(C);
@@ -295,8 +295,8 @@ Test(corpus, a_cache_is_written_anew_when_anything_changes)
 Test(corpus, another_file_is_not_replaced)
 {
     char cache[600];
-    corpus_write("a", "a text");
-    corpus_write("precious", "my notes, longer than the mark of a cache");
+    write_text("a", "a text");
+    write_text("precious", "my notes, longer than the mark of a cache");
     snprintf(cache, sizeof cache, "%s", in_folder("precious"));
     tp_corpus *C = corpus_try("a", (tp_corpus_opts){ .cache = cache });
     cr_expect(strstr(tp_corpus_why(C), "is not a cache of tokens, so it is not replaced"), "%s",

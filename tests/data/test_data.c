@@ -104,9 +104,8 @@ Test(data, vocab_files, .init = make_folder, .fini = remove_folder)
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char text[2048] = "", why[512] = "";
         tp_vocab v;
-        FILE *f = fopen(in_folder("dict.txt"), "wb");
-        cr_assert(f && fputs(files[i].file, f) >= 0 && fclose(f) == 0);
-        const bool read = tp_vocab_load(&v, in_folder("dict.txt"), files[i].style, why, sizeof why);
+        const char *path = write_text("dict.txt", files[i].file);
+        const bool read = tp_vocab_load(&v, path, files[i].style, why, sizeof why);
         cr_expect_eq(read, files[i].size > 0, "%s: %s", files[i].name, why);
         if (!read) {
             cr_expect(strstr(why, "dict.txt: ") && strstr(why, files[i].printed), "%s: %s",
@@ -322,31 +321,31 @@ Test(data, batches_of_streams)
         const size_t size = (size_t)(batches[i].batch * batches[i].tokens) * sizeof(int32_t);
         int32_t x[6], y[6];
         tp_text *X = digits(batches[i].n);
-        tp_bytes *S = tp_bytes_new(X, TP_TRAIN,
-                                   &(tp_bytes_opts){ .batch = batches[i].batch,
-                                                     .tokens = batches[i].tokens,
-                                                     .all_targets = batches[i].all });
-        cr_assert(tp_bytes_ok(S), "%s: %s", name, tp_bytes_why(S));
-        cr_expect_eq(tp_bytes_steps(S), batches[i].steps, "%s", name);
+        tp_streams *S = tp_streams_new(X, TP_TRAIN,
+                                       &(tp_streams_opts){ .batch = batches[i].batch,
+                                                           .tokens = batches[i].tokens,
+                                                           .all_targets = batches[i].all });
+        cr_assert(tp_streams_ok(S), "%s: %s", name, tp_streams_why(S));
+        cr_expect_eq(tp_streams_steps(S), batches[i].steps, "%s", name);
         for (int step = 0; step < 3; step++) {
-            cr_expect_eq(tp_bytes_position(S), step, "%s", name);
-            cr_expect(tp_bytes_next_host(S, x, y), "%s", name);
+            cr_expect_eq(tp_streams_position(S), step, "%s", name);
+            cr_expect(tp_streams_next_host(S, x, y), "%s", name);
             cr_expect_arr_eq(x, batches[i].x[step], size, "%s: step %d", name, step);
             cr_expect_arr_eq(y, batches[i].y[step], size, "%s: targets of step %d", name, step);
         }
-        tp_bytes_seek(S, 1);
-        tp_bytes_next_host(S, x, y);
+        tp_streams_seek(S, 1);
+        tp_streams_next_host(S, x, y);
         cr_expect_arr_eq(x, batches[i].x[1], size, "%s: after a seek", name);
-        tp_bytes_seek(S, batches[i].steps * 1000000007LL);
-        tp_bytes_next_host(S, x, y);
+        tp_streams_seek(S, batches[i].steps * 1000000007LL);
+        tp_streams_next_host(S, x, y);
         cr_expect_arr_eq(x, batches[i].x[0], size, "%s: after a long seek", name);
-        tp_bytes_seek(S, INT64_MAX);
+        tp_streams_seek(S, INT64_MAX);
         for (int step = 0; step < 2; step++) {
-            tp_bytes_next_host(S, x, y);
+            tp_streams_next_host(S, x, y);
             const int64_t at = ((INT64_C(1) << 60) + step) % batches[i].steps;
             if (at < 3) cr_expect_arr_eq(x, batches[i].x[at], size, "%s: of the last", name);
         }
-        tp_bytes_free(S);
+        tp_streams_free(S);
         tp_text_close(X);
     }
 }
@@ -356,22 +355,22 @@ Test(data, batches_on_a_tape)
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
     tp_tape *T = tp_tape_new(D, NULL);
     tp_text *X = digits(20);
-    tp_bytes *S =
-        tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = 2, .tokens = 3, .all_targets = true });
+    tp_streams *S = tp_streams_new(
+        X, TP_TRAIN, &(tp_streams_opts){ .batch = 2, .tokens = 3, .all_targets = true });
     tp_tensor x, y;
     int32_t got[6];
-    tp_bytes_next(S, T, &x, &y);
+    tp_streams_next(S, T, &x, &y);
     cr_expect(tp_dim(x, 0) == 2 && tp_dim(x, 1) == 3 && tp_dtype_of(y) == TP_I32);
     cr_expect(tp_read(T, x, got, sizeof got), "%s", tp_why(T));
     cr_expect_arr_eq(got, batches[1].x[0], sizeof got);
     cr_expect(tp_read(T, y, got, sizeof got), "%s", tp_why(T));
     cr_expect_arr_eq(got, batches[1].y[0], sizeof got);
-    tp_bytes_free(S);
-    S = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = 0, .tokens = 3 });
-    tp_bytes_next(S, T, &x, &y);
+    tp_streams_free(S);
+    S = tp_streams_new(X, TP_TRAIN, &(tp_streams_opts){ .batch = 0, .tokens = 3 });
+    tp_streams_next(S, T, &x, &y);
     cr_expect(strstr(tp_why(T), "batches: 0 streams of 3 tokens are out of range"), "%s",
               tp_why(T));
-    tp_bytes_free(S);
+    tp_streams_free(S);
     tp_text_close(X);
     tp_tape_free(T);
     tp_device_close(D);
@@ -382,14 +381,14 @@ Test(data, padding_with_one_symbol)
 {
     const tp_text_opts o = { .style = TP_TEXT_TXL, .valid = 0.1, .test = 0.1 };
     tp_text *X = tp_text_from((const uint8_t *)"aaaaaaaaaaaa", 12, &o);
-    tp_bytes *S = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = 1, .tokens = 7 });
+    tp_streams *S = tp_streams_new(X, TP_TRAIN, &(tp_streams_opts){ .batch = 1, .tokens = 7 });
     int32_t x[7], y[7];
-    cr_assert(tp_text_vocab(X)->size == 1 && tp_bytes_steps(S) == 2, "%s", tp_bytes_why(S));
+    cr_assert(tp_text_vocab(X)->size == 1 && tp_streams_steps(S) == 2, "%s", tp_streams_why(S));
     for (int step = 0; step < 2; step++) {
-        cr_expect(tp_bytes_next_host(S, x, y));
+        cr_expect(tp_streams_next_host(S, x, y));
         for (int i = 0; i < 7; i++) cr_expect(x[i] == 0 && y[i] <= 0, "step %d: %d", step, x[i]);
     }
-    tp_bytes_free(S);
+    tp_streams_free(S);
     tp_text_close(X);
 }
 
@@ -413,17 +412,17 @@ Test(data, batch_errors)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int32_t x[4], y[4];
         tp_text *X = digits(bad[i].n);
-        tp_bytes *S = tp_bytes_new(
-            X, TP_TRAIN, &(tp_bytes_opts){ .batch = bad[i].batch, .tokens = bad[i].tokens });
-        cr_expect_str_eq(tp_bytes_why(S), bad[i].why);
-        cr_expect_not(tp_bytes_next_host(S, x, y));
-        tp_bytes_free(S);
+        tp_streams *S = tp_streams_new(
+            X, TP_TRAIN, &(tp_streams_opts){ .batch = bad[i].batch, .tokens = bad[i].tokens });
+        cr_expect_str_eq(tp_streams_why(S), bad[i].why);
+        cr_expect_not(tp_streams_next_host(S, x, y));
+        tp_streams_free(S);
         tp_text_close(X);
     }
     tp_text *X = tp_text_from(NULL, 0, NULL);
-    tp_bytes *S = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = 1, .tokens = 1 });
-    cr_expect_str_eq(tp_bytes_why(S), "the text in memory is empty",
+    tp_streams *S = tp_streams_new(X, TP_TRAIN, &(tp_streams_opts){ .batch = 1, .tokens = 1 });
+    cr_expect_str_eq(tp_streams_why(S), "the text in memory is empty",
                      "a failed text's reason is kept");
-    tp_bytes_free(S);
+    tp_streams_free(S);
     tp_text_close(X);
 }

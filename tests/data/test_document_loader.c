@@ -169,6 +169,33 @@ Test(document_loader, a_batch_does_not_depend_on_those_before)
     }
 }
 
+/* Sampled epochs longer or shorter than the set, in batches of all of one. */
+Test(document_loader, a_sampler_sets_the_length_of_an_epoch)
+{
+    enum { LONG = 4 * N };
+    static int64_t listed[LONG];
+    tp_documents *X = make(2);
+    for (int i = 0; i < LONG; i++) listed[i] = 5 * i % N;
+    for (int64_t n = 5; n <= LONG; n += LONG - 5)
+        for (int k = 0; k < 4; k++) {
+            const tp_listed list = { listed, n };
+            const tp_example_sampler s = { .order = tp_order_listed, .env = &list, .length = n };
+            const tp_document_loader_opts o = {
+                .batch = n, .train = k & 1, .packed = k & 2, .sampler = &s
+            };
+            tp_loader *L = loader(X, o);
+            tp_document_batch b;
+            cr_assert(tp_document_loader_next(L, &b), "%s", tp_loader_why(L));
+            cr_expect_eq(b.n, n);
+            check(X, &b, o.packed);
+            if (!o.train) cr_expect_arr_eq(b.index, listed, (size_t)n * sizeof *listed);
+            tp_loader_free(L);
+        }
+    for (int64_t i = 0; i < N; i++)
+        cr_expect_eq(tp_documents_labels(X)[i], tp_documents_label(X, i), "for balanced samplers");
+    tp_documents_close(X);
+}
+
 /* Ids of an epoch, padded. */
 static int64_t padded_ids(const tp_documents *X, int64_t bucket, bool train)
 {
@@ -261,6 +288,9 @@ Test(document_loader, refusals)
                    "too large");
     expect_failure(X, (tp_document_loader_opts){ .batch = N + 1, .train = true },
                    "103 examples are too few for a batch of 104");
+    const tp_example_sampler few = { .order = tp_order_balanced, .length = 7 };
+    expect_failure(X, (tp_document_loader_opts){ .batch = 8, .train = true, .sampler = &few },
+                   "7 examples are too few for a batch of 8");
     expect_failure(X, (tp_document_loader_opts){ .batch = 4, .length = 10 },
                    "more than the length 10");
     expect_failure(X, (tp_document_loader_opts){ .batch = 4, .bucket = -1 }, "bucket -1");

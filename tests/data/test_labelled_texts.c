@@ -31,17 +31,6 @@ static void teardown(void)
     remove_folder();
 }
 
-static void write_bytes(const char *name, const char *bytes, size_t n)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", name);
-}
-
-static void write_text(const char *name, const char *text)
-{
-    write_bytes(name, text, strlen(text));
-}
-
 static void shell(const char *command)
 {
     char full[2048];
@@ -51,7 +40,7 @@ static void shell(const char *command)
 
 static tp_documents *open_part(const char *name, tp_part part, tp_labelled_opts o)
 {
-    tp_documents *S = tp_documents_labelled(name[0] ? in_folder(name) : folder, part, X, &o);
+    tp_documents *S = tp_documents_labelled_texts(name[0] ? in_folder(name) : folder, part, X, &o);
     cr_assert(tp_documents_ok(S), "%s", tp_documents_why(S));
     return S;
 }
@@ -88,7 +77,7 @@ Test(labelled_texts, csv_has_quotes_commas_and_line_ends)
                         "3,\"pos\",\"\"\r\n"
                         "4,neg,  abc \n"
                         "5,neg,");
-    tp_documents *S = open_part("a.csv", TP_TRAIN, (tp_labelled_opts){ .hold_back = -1 });
+    tp_documents *S = open_part("a.csv", TP_TRAIN, (tp_labelled_opts){ .hold_back_every = -1 });
     cr_expect_eq(tp_documents_count(S), 5);
     cr_expect_eq(tp_documents_classes(S), 2);
     expect(S, 0, "pos", "plain");
@@ -119,8 +108,9 @@ Test(labelled_texts, csv_does_not_depend_on_pieces)
         fprintf(f, "\"%d\"\"%d,\n%d\",%s\r\n", i, i * 7, i % 13, i % 3 ? "x" : "y");
     fclose(f);
     shell("gzip -k long.csv");
-    tp_documents *S = open_part("long.csv", TP_TRAIN, (tp_labelled_opts){ .hold_back = -1 });
-    tp_documents *Z = open_part("long.csv.gz", TP_TRAIN, (tp_labelled_opts){ .hold_back = -1 });
+    tp_documents *S = open_part("long.csv", TP_TRAIN, (tp_labelled_opts){ .hold_back_every = -1 });
+    tp_documents *Z =
+        open_part("long.csv.gz", TP_TRAIN, (tp_labelled_opts){ .hold_back_every = -1 });
     cr_assert_eq(tp_documents_count(S), 30000);
     for (int i = 0; i < 30000; i += i < 20 ? 1 : 37) {
         char text[64];
@@ -139,7 +129,7 @@ Test(labelled_texts, json_lines_have_names_or_integers)
                "\n  \r\n"
                "{\"label\": 9, \"text\": \"two\"}\r\n"
                "{\"label\": \"-1\", \"text\": \"\"}");
-    tp_documents *S = open_part("a.jsonl", TP_TRAIN, (tp_labelled_opts){ .hold_back = -1 });
+    tp_documents *S = open_part("a.jsonl", TP_TRAIN, (tp_labelled_opts){ .hold_back_every = -1 });
     cr_expect_eq(tp_documents_count(S), 3);
     expect(S, 0, "10", "one\n\xc3\xa9");
     expect(S, 1, "9", "two");
@@ -152,7 +142,7 @@ Test(labelled_texts, json_lines_have_names_or_integers)
     write_text("b.ndjson",
                "{\"review\": \"x\", \"stars\": \"good\"}\n{\"review\": \"y\", \"stars\": 3}\n");
     S = open_part("b.ndjson", TP_TRAIN,
-                  (tp_labelled_opts){ .text = "review", .label = "stars", .hold_back = -1 });
+                  (tp_labelled_opts){ .text = "review", .label = "stars", .hold_back_every = -1 });
     expect(S, 0, "good", "x");
     expect(S, 1, "3", "y");
     cr_expect_eq(tp_documents_label(S, 1), 0, "mixed labels are sorted by bytes");
@@ -204,7 +194,7 @@ Test(labelled_texts, folders_and_archives_have_parts_and_classes)
     expect(S, 2, "neg", "train 2");
     expect(S, 3, "pos", "train 11");
     tp_documents_close(S);
-    S = open_part("train", TP_TEST, (tp_labelled_opts){ .hold_back = -1 });
+    S = open_part("train", TP_TEST, (tp_labelled_opts){ .hold_back_every = -1 });
     cr_expect_eq(tp_documents_count(S), 12, "a folder without parts");
     tp_documents_close(S);
 }
@@ -212,7 +202,7 @@ Test(labelled_texts, folders_and_archives_have_parts_and_classes)
 Test(labelled_texts, every_nth_is_held_back)
 {
     write_reviews();
-    static const tp_labelled_opts asked = { .hold_back = 4 }, tenth = { 0 };
+    static const tp_labelled_opts asked = { .hold_back_every = 4 }, tenth = { 0 };
     tp_documents *T = open_part("", TP_TRAIN, asked), *V = open_part("", TP_VALID, asked),
                  *E = open_part("", TP_TEST, asked);
     cr_expect(tp_documents_count(T) == 9 && tp_documents_count(V) == 3);
@@ -250,14 +240,14 @@ Test(labelled_texts, classes_are_those_of_the_training_part)
     cr_expect_eq(tp_documents_label(S, 0), 0, "the order is the model's");
     cr_expect_str_eq(tp_documents_class(S, 1), "a");
     tp_documents_close(S);
-    S = tp_documents_labelled(folder, TP_TRAIN, X,
-                              &(tp_labelled_opts){ .name = name, .classes = 2 });
+    S = tp_documents_labelled_texts(folder, TP_TRAIN, X,
+                                    &(tp_labelled_opts){ .name = name, .classes = 2 });
     cr_expect(
         strstr(tp_documents_why(S), "train.csv:2: the label 'b' is not a class of the model: a, c"),
         "%s", tp_documents_why(S));
     tp_documents_close(S);
     write_text("test.jsonl", "{\"text\":\"w\",\"label\":\"d\"}\n");
-    S = tp_documents_labelled(folder, TP_TEST, X, NULL);
+    S = tp_documents_labelled_texts(folder, TP_TEST, X, NULL);
     cr_expect(strstr(tp_documents_why(S), "'d' is not a class of the training part: a, b, c"), "%s",
               tp_documents_why(S));
     tp_documents_close(S);
@@ -292,13 +282,13 @@ Test(labelled_texts, long_texts_keep_their_beginning_and_end)
 {
     write_text("a.csv", "text,label\nabdefghijk,x\nabdef,x\n");
     tp_documents *S =
-        open_part("a.csv", TP_TRAIN, (tp_labelled_opts){ .longest = 7, .hold_back = -1 });
+        open_part("a.csv", TP_TRAIN, (tp_labelled_opts){ .longest = 7, .hold_back_every = -1 });
     expect(S, 0, "x", "abdefg"); /* ab is one token */
     expect(S, 1, "x", "abdef");
     cr_expect_str_eq(tp_documents_note(S), "1 of 2 texts have more than 7 ids and were cut");
     tp_documents_close(S);
     S = open_part("a.csv", TP_TRAIN,
-                  (tp_labelled_opts){ .longest = 7, .tail = 2, .hold_back = -1 });
+                  (tp_labelled_opts){ .longest = 7, .tail = 2, .hold_back_every = -1 });
     expect(S, 0, "x", "abdejk");
     expect(S, 1, "x", "abdef");
     tp_documents_close(S);
@@ -341,7 +331,7 @@ Test(labelled_texts, batches_are_padded_to_what_models_take)
     for (int i = 0; i < 40; i++)
         fprintf(f, "%.*s,%d\n", i, "dddddddddddddddddddddddddddddddddddddddddddd", i % 2);
     fclose(f);
-    tp_documents *S = open_part("a.csv", TP_TRAIN, (tp_labelled_opts){ .hold_back = -1 });
+    tp_documents *S = open_part("a.csv", TP_TRAIN, (tp_labelled_opts){ .hold_back_every = -1 });
     for (int beyond = 0; beyond < 2; beyond++) {
         tp_loader *L = tp_document_loader_new(
             S, &(tp_document_loader_opts){
@@ -420,7 +410,7 @@ Test(labelled_texts, damaged_files_say_where)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text(cases[i].name, cases[i].text);
-        tp_documents *S = tp_documents_labelled(in_folder(cases[i].name), TP_TRAIN, X, NULL);
+        tp_documents *S = tp_documents_labelled_texts(in_folder(cases[i].name), TP_TRAIN, X, NULL);
         cr_expect(strstr(tp_documents_why(S), cases[i].why), "case %zu: %s", i,
                   tp_documents_why(S));
         cr_expect(strstr(tp_documents_why(S), cases[i].name), "case %zu names the file: %s", i,
@@ -431,8 +421,8 @@ Test(labelled_texts, damaged_files_say_where)
     }
     static char deep[9 << 20] = "text,label\n\"";
     memset(deep + 12, 'x', sizeof deep - 12);
-    write_bytes("a.csv", deep, sizeof deep);
-    tp_documents *S = tp_documents_labelled(in_folder("a.csv"), TP_TRAIN, X, NULL);
+    write_in_folder("a.csv", deep, sizeof deep);
+    tp_documents *S = tp_documents_labelled_texts(in_folder("a.csv"), TP_TRAIN, X, NULL);
     cr_expect(strstr(tp_documents_why(S), "line 2: a record of more than 8 MiB"), "%s",
               tp_documents_why(S));
     tp_documents_close(S);
@@ -440,7 +430,7 @@ Test(labelled_texts, damaged_files_say_where)
 
 static void expect_why(const char *path, tp_part part, tp_labelled_opts o, const char *why)
 {
-    tp_documents *S = tp_documents_labelled(path, part, X, &o);
+    tp_documents *S = tp_documents_labelled_texts(path, part, X, &o);
     cr_expect(strstr(tp_documents_why(S), why), "'%s' in: %s", why, tp_documents_why(S));
     tp_documents_close(S);
 }
@@ -455,7 +445,8 @@ Test(labelled_texts, what_is_impossible_says_why)
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 2 }, "a length of 2 ids");
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .longest = 9, .tail = 8 },
                "8 ids from the end of a text are not 0 to 7");
-    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .hold_back = 1 }, "leaves nothing to train");
+    expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .hold_back_every = 1 },
+               "leaves nothing to train");
     expect_why(folder, TP_TRAIN, (tp_labelled_opts){ .name = twice, .classes = 2 },
                "two classes have the name 'a'");
     write_text("few.csv", "text,label\nx,y\nz,y\n");
@@ -470,7 +461,7 @@ Test(labelled_texts, what_is_impossible_says_why)
     expect_why(in_folder("t.tar"), TP_TRAIN, (tp_labelled_opts){ 0 },
                "t.tar holds set/train.csv: CSV and JSON lines are not read from archives; unpack");
     tp_bpe *plain = tp_bpe_from("plain", "{\"<unk>\": 0, \"a\": 1}", "", NULL);
-    tp_documents *S = tp_documents_labelled(folder, TP_TRAIN, plain, NULL);
+    tp_documents *S = tp_documents_labelled_texts(folder, TP_TRAIN, plain, NULL);
     cr_expect(strstr(tp_documents_why(S), "has no token <s>"), "%s", tp_documents_why(S));
     tp_documents_close(S);
     tp_bpe_close(plain);
@@ -488,7 +479,7 @@ static void run_shell(const char *command)
 static void expect_texts(const char *name, const char *classes, const char *labels)
 {
     char found[100] = "", seen[100] = "";
-    tp_documents *S = open_part(name, TP_TRAIN, (tp_labelled_opts){ .hold_back = -1 });
+    tp_documents *S = open_part(name, TP_TRAIN, (tp_labelled_opts){ .hold_back_every = -1 });
     cr_assert(tp_documents_ok(S), "%s: %s", name, tp_documents_why(S));
     for (int k = 0; k < tp_documents_classes(S); k++)
         snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s", k ? " " : "",
@@ -520,9 +511,9 @@ Test(labelled_texts, a_model_whose_class_is_called_1_0_keeps_it)
 {
     static const char *const names[] = { "0.0", "1.0" };
     write_text("a.csv", "text,label\nx,1.0\n");
-    tp_documents *S =
-        tp_documents_labelled(in_folder("a.csv"), TP_TRAIN, X,
-                              &(tp_labelled_opts){ .hold_back = -1, .name = names, .classes = 2 });
+    tp_documents *S = tp_documents_labelled_texts(
+        in_folder("a.csv"), TP_TRAIN, X,
+        &(tp_labelled_opts){ .hold_back_every = -1, .name = names, .classes = 2 });
     cr_assert(tp_documents_ok(S), "%s", tp_documents_why(S));
     cr_expect_eq(tp_documents_label(S, 0), 1);
     tp_documents_close(S);
@@ -552,7 +543,7 @@ Test(labelled_texts, a_byte_order_mark_is_passed_over)
         int64_t n = 0;
         write_text(files[i].name, files[i].text);
         tp_documents *S = open_part(i == 3 ? "d" : files[i].name, TP_TRAIN,
-                                    (tp_labelled_opts){ .hold_back = -1 });
+                                    (tp_labelled_opts){ .hold_back_every = -1 });
         cr_assert(tp_documents_ok(S), "%s", tp_documents_why(S));
         tp_documents_ids(S, 0, 0, &n);
         cr_expect_eq(n, 3, "%s: %lld", files[i].name, (long long)n);
@@ -574,9 +565,9 @@ Test(labelled_texts, other_encodings_are_named)
     run_shell("mkdir -p d/1");
     for (size_t i = 0; i < 16; i++) {
         const char *name = names[i / 4];
-        write_bytes(name, cases[i % 4].bytes, cases[i % 4].n);
+        write_in_folder(name, cases[i % 4].bytes, cases[i % 4].n);
         tp_documents *S =
-            tp_documents_labelled(in_folder(i / 4 == 3 ? "d" : name), TP_TRAIN, X, NULL);
+            tp_documents_labelled_texts(in_folder(i / 4 == 3 ? "d" : name), TP_TRAIN, X, NULL);
         cr_expect(strstr(tp_documents_why(S), cases[i % 4].why) &&
                       strstr(tp_documents_why(S), name),
                   "%s, %zu: %s", name, i % 4, tp_documents_why(S));
@@ -586,8 +577,8 @@ Test(labelled_texts, other_encodings_are_named)
     memset(late, 'x', sizeof late);
     memcpy(late, "text,label\n", 11);
     late[300000] = '\0';
-    write_bytes("late.csv", late, sizeof late);
-    tp_documents *S = tp_documents_labelled(in_folder("late.csv"), TP_TRAIN, X, NULL);
+    write_in_folder("late.csv", late, sizeof late);
+    tp_documents *S = tp_documents_labelled_texts(in_folder("late.csv"), TP_TRAIN, X, NULL);
     cr_expect(strstr(tp_documents_why(S), "has a zero byte at offset 300000:"), "%s",
               tp_documents_why(S));
     tp_documents_close(S);
@@ -597,12 +588,12 @@ Test(labelled_texts, parts_are_different_files)
 {
     write_text("a.csv", "text,label\nx,1\n");
     run_shell("mkdir d && cp a.csv d/train.csv && ln -s train.csv d/test.csv");
-    tp_documents *S = tp_documents_labelled(in_folder("d"), TP_TRAIN, X, NULL);
+    tp_documents *S = tp_documents_labelled_texts(in_folder("d"), TP_TRAIN, X, NULL);
     cr_expect(strstr(tp_documents_why(S), "d/train.csv and"), "%s", tp_documents_why(S));
     cr_expect(strstr(tp_documents_why(S), "are one file"), "%s", tp_documents_why(S));
     tp_documents_close(S);
     run_shell("mkdir -p e/train/1 && echo x > e/train/1/a.txt && ln -s train e/test");
-    S = tp_documents_labelled(in_folder("e"), TP_TRAIN, X, NULL);
+    S = tp_documents_labelled_texts(in_folder("e"), TP_TRAIN, X, NULL);
     cr_expect(strstr(tp_documents_why(S), "e/train and"), "%s", tp_documents_why(S));
     tp_documents_close(S);
 }
@@ -614,8 +605,9 @@ Test(labelled_texts, unknown_bytes_are_said)
         NULL);
     cr_assert(tp_bpe_ok(few), "%s", tp_bpe_why(few));
     write_text("a.csv", "text,label\naab,1\naaaaa,0\n");
-    tp_documents *S = tp_documents_labelled(in_folder("a.csv"), TP_TRAIN, few,
-                                            &(tp_labelled_opts){ .hold_back = -1, .longest = 6 });
+    tp_documents *S =
+        tp_documents_labelled_texts(in_folder("a.csv"), TP_TRAIN, few,
+                                    &(tp_labelled_opts){ .hold_back_every = -1, .longest = 6 });
     cr_expect_str_eq(tp_documents_note(S),
                      "1 of 2 texts have more than 6 ids and were cut; "
                      "1 of 11 ids are <unk>, bytes that the vocabulary lacks");

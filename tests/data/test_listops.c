@@ -257,12 +257,6 @@ Test(listops, impossible_wishes)
 
 /* ---- files ---- */
 
-static void write_table(const char *name, const char *text)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    cr_assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
-}
-
 static void expect_ids(tp_documents *X, int64_t i, int32_t label, int n, const uint16_t *ids)
 {
     int64_t count;
@@ -284,9 +278,9 @@ Test(listops, files, .init = make_folder, .fini = remove_folder)
                    first[] = { 13, 2, 3 };
     const tp_documents_opts kept = { .brackets = TP_BRACKETS_KEEP };
     cr_assert_eq(mkdir(in_folder("listops-1000"), 0700), 0);
-    write_table("listops-1000/basic_train.tsv", two);
-    write_table("listops-1000/basic_val.tsv", "Source\tTarget\r\n\r\n[SM 9 [MIN 3 4 ] ]\t2\r\n");
-    write_table("listops-1000/basic_test.tsv", "Source\tTarget\tmore\n7\t7\tx\ty\n8\t8");
+    write_text("listops-1000/basic_train.tsv", two);
+    write_text("listops-1000/basic_val.tsv", "Source\tTarget\r\n\r\n[SM 9 [MIN 3 4 ] ]\t2\r\n");
+    write_text("listops-1000/basic_test.tsv", "Source\tTarget\tmore\n7\t7\tx\ty\n8\t8");
     tp_documents *X = tp_documents_listops(folder, TP_TRAIN, NULL);
     expect_ids(X, 0, 1, 3, first);
     expect_ids(X, 1, 2, 5, drop);
@@ -312,7 +306,7 @@ Test(listops, packed_files, .init = make_folder, .fini = remove_folder)
 {
     static const char *const packers[] = { "tar cf t", "tar czf t", "tar cJf t" };
     char command[2048];
-    write_table("basic_train.tsv", two);
+    write_text("basic_train.tsv", two);
     for (int i = 0; i < 3; i++) {
         snprintf(command, sizeof command, "cd '%s' && %s ./basic_train.tsv", folder, packers[i]);
         cr_assert_eq(system(command), 0);
@@ -341,7 +335,7 @@ Test(listops, bad_files, .init = make_folder, .fini = remove_folder)
         { "Source\tTarget\n[SM 1 2 ]\t4\n", "line 2: says that the answer is 4, but it is 3" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        write_table("basic_train.tsv", cases[i][0]);
+        write_text("basic_train.tsv", cases[i][0]);
         tp_documents *X = tp_documents_listops(folder, TP_TRAIN, NULL);
         cr_expect_not(tp_documents_ok(X), "%s", cases[i][1]);
         cr_expect(strstr(tp_documents_why(X), cases[i][1]) &&
@@ -360,7 +354,7 @@ Test(listops, bad_files, .init = make_folder, .fini = remove_folder)
     X = tp_documents_listops(in_folder("missing"), TP_VALID, NULL);
     cr_expect(strstr(tp_documents_why(X), "No such file"), "%s", tp_documents_why(X));
     tp_documents_close(X);
-    write_table("text", "this is no archive");
+    write_text("text", "this is no archive");
     X = tp_documents_listops(in_folder("text"), TP_VALID, NULL);
     cr_expect(strstr(tp_documents_why(X), "neither a folder nor a tar file"), "%s",
               tp_documents_why(X));
@@ -422,7 +416,7 @@ Test(listops, tables_that_differ_are_refused, .init = make_folder, .fini = remov
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         parity_result r;
-        write_table("t.tsv", cases[i][0]);
+        write_text("t.tsv", cases[i][0]);
         cr_expect_eq(parity_run(&r, in_folder("t.tsv"), &(parity_opts){ .compute = TP_F32 }), 1);
         cr_expect(strstr(r.why, cases[i][1]), "%s: %s", cases[i][1], r.why);
     }

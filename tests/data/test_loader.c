@@ -190,6 +190,39 @@ Test(loader, broken_images_are_named_once)
     tp_image_set_close(X);
 }
 
+/* A sampler chooses the images. In place of a broken one comes another of its batch, never one that
+ * the sampler excludes. */
+Test(loader, a_sampler_chooses_the_images)
+{
+    static const int64_t chosen[] = { 1, 3, 4, 7, 10, 12, 15, 18 };
+    const tp_listed list = { chosen, 8 };
+    const tp_example_sampler s = { tp_order_listed, &list, 8 };
+    char broken[64];
+    make_classes("plain", 11, 0);
+    tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
+    write_text(strstr(tp_image_set_name(X, 7, broken, sizeof broken), "plain/"), "no image");
+    for (int repeats = 1; repeats <= 2; repeats++) {
+        tp_image_loader_opts o = {
+            .batch = 4, .train = true, .seed = 3, .threads = 1, .repeats = repeats, .sampler = &s
+        };
+        const trace a = run(X, o, 0, 0, 10);
+        int seen[20] = { 0 };
+        cr_expect_eq(a.n, 40, "whole batches");
+        cr_expect_eq(a.epoch[2], 1, "an epoch has the length of the sampler");
+        for (int i = 0; i < 40; i++) seen[a.index[i]]++;
+        for (int i = 0, k = 0; i < 20; i++) {
+            const bool listed = k < 8 && chosen[k] == i;
+            cr_expect_eq(seen[i] > 0, listed && i != 7, "%d: %d times", i, seen[i]);
+            k += listed;
+        }
+        o.threads = 3;
+        const trace b = run(X, o, 0, 0, 10), c = run(X, o, 2, 1, 4);
+        cr_expect(memcmp(a.index, b.index, sizeof a.index) == 0 && a.sum == b.sum);
+        cr_expect(memcmp(c.index, a.index + 20, 16 * sizeof *c.index) == 0, "the run's batch 5");
+    }
+    tp_image_set_close(X);
+}
+
 /* Workers fail while the caller reads batches: the reason is empty or complete. */
 Test(loader, fails_behind_the_caller)
 {

@@ -41,14 +41,14 @@ static void read_text(void *env, attempt *t)
         int32_t x[B * M], y[B * M];
         if (k == 0) malloc_fail(t->n, t->count);
         tp_text *X = tp_text_open(env, NULL);
-        tp_bytes *S = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = B, .tokens = M });
-        const bool ok = tp_bytes_next_host(S, x, y);
+        tp_streams *S = tp_streams_new(X, TP_TRAIN, &(tp_streams_opts){ .batch = B, .tokens = M });
+        const bool ok = tp_streams_next_host(S, x, y);
         if (k == 0)
-            end_attempt(t, ok, tp_bytes_why(S));
+            end_attempt(t, ok, tp_streams_why(S));
         else
-            cr_expect(ok, "text after allocation %zu: %s", t->n, tp_bytes_why(S));
+            cr_expect(ok, "text after allocation %zu: %s", t->n, tp_streams_why(S));
         hash[k] = hash_text(X);
-        tp_bytes_free(S);
+        tp_streams_free(S);
         tp_text_close(X);
     }
     if (t->ok) cr_expect_eq(hash[0], hash[1], "text, allocation %zu: other ids", t->n);
@@ -129,21 +129,21 @@ static void read_table(void *env, attempt *t)
     for (int k = 0; k < 2; k++) {
         if (k == 0) malloc_fail(t->n, t->count);
         tp_table *X = tp_table_open(env, &(tp_table_opts){ .columns = 2 });
-        tp_samples *S = tp_samples_new(2, columns, &(tp_samples_opts){ .batch = 4 });
+        tp_examples *S = tp_examples_new(2, columns, &(tp_examples_opts){ .batch = 4 });
         for (int64_t i = 0; i < tp_table_rows(X); i++) {
             int32_t bytes[8] = { 0 }, label = tp_table_label(X, i, 0);
             const char *text = tp_table_cell(X, i, 1);
             for (int c = 0; c < 8 && text[c]; c++) bytes[c] = text[c];
-            tp_samples_add(S, (const void *[]){ bytes, &label });
+            tp_examples_add(S, (const void *[]){ bytes, &label });
         }
-        const bool ok = tp_table_ok(X) && tp_samples_ok(S);
-        const char *why = tp_table_ok(X) ? tp_samples_why(S) : tp_table_why(X);
+        const bool ok = tp_table_ok(X) && tp_examples_ok(S);
+        const char *why = tp_table_ok(X) ? tp_examples_why(S) : tp_table_why(X);
         if (k == 0)
             end_attempt(t, ok, why);
         else
             cr_expect(ok, "table after allocation %zu: %s", t->n, why);
-        hash[k] = tp_samples_hash(S);
-        tp_samples_free(S);
+        hash[k] = tp_examples_hash(S);
+        tp_examples_free(S);
         tp_table_close(X);
     }
     if (t->ok) cr_expect_eq(hash[0], hash[1], "table, allocation %zu: other rows", t->n);
@@ -254,8 +254,8 @@ static void read_labelled(void *env, attempt *t)
     uint64_t hash[2] = { 0 };
     for (int k = 0; k < 2; k++) {
         if (k == 0) malloc_fail(t->n, t->count);
-        tp_documents *S = tp_documents_labelled(env, TP_TRAIN, bytes_only,
-                                                &(tp_labelled_opts){ .hold_back = -1 });
+        tp_documents *S = tp_documents_labelled_texts(env, TP_TRAIN, bytes_only,
+                                                      &(tp_labelled_opts){ .hold_back_every = -1 });
         if (k == 0)
             end_attempt(t, tp_documents_ok(S), why_of(tp_documents_why(S)));
         else
@@ -277,9 +277,9 @@ static void read_corpus(void *env, attempt *t)
         if (o->cache) remove(o->cache);
         if (k == 0) malloc_fail(t->n, t->count);
         tp_corpus *C = tp_corpus_open(&path, 1, bytes_only, o);
-        tp_loader *L =
-            tp_mlm_new(C, &(tp_mlm_opts){ .batch = 2, .length = 9, .train = true, .exact = true });
-        const bool ok = tp_mlm_next(L, &b);
+        tp_loader *L = tp_mlm_loader_new(
+            C, &(tp_mlm_loader_opts){ .batch = 2, .length = 9, .train = true, .exact = true });
+        const bool ok = tp_mlm_loader_next(L, &b);
         if (k == 0)
             end_attempt(t, ok, tp_loader_why(L));
         else

@@ -12,21 +12,21 @@ Test(scores, classes_of_sets)
     static const int sizes[] = { 116, 52, 42, 36, 35, 27, 26, 20, 16 };
     int next[2] = { 0, 0 }, both = 0, found[9] = { 0 };
     for (int c = 0; c < CLASSES; c++) {
-        const int a = tp_test_label(TP_TEST_A, c), r = tp_test_label(TP_TEST_R, c);
-        const int super = tp_test_label(TP_TEST_9, c);
+        const int a = tp_test_set_label(TP_TEST_A, c), r = tp_test_set_label(TP_TEST_R, c);
+        const int super = tp_test_set_label(TP_TEST_9, c);
         cr_expect(a < 0 || a == next[0]++, "class %d of A", c);
         cr_expect(r < 0 || r == next[1]++, "class %d of R", c);
         both += a >= 0 && r >= 0;
         cr_expect(super >= -1 && super < 9);
         if (super >= 0) found[super]++;
-        cr_expect_eq(tp_test_label(TP_TEST_ALL, c), c);
+        cr_expect_eq(tp_test_set_label(TP_TEST_ALL, c), c);
     }
     cr_expect(next[0] == 200 && next[1] == 200 && both == 86, "%d, %d, %d", next[0], next[1], both);
     cr_expect(memcmp(found, sizes, sizeof sizes) == 0);
-    cr_expect(tp_test_labels(TP_TEST_ALL) == CLASSES && tp_test_labels(TP_TEST_9) == 9);
+    cr_expect(tp_test_set_labels(TP_TEST_ALL) == CLASSES && tp_test_set_labels(TP_TEST_9) == 9);
     for (int set = TP_TEST_ALL; set <= TP_TEST_9; set++)
-        cr_expect(tp_test_label((tp_test_set)set, -1) == -1 &&
-                  tp_test_label((tp_test_set)set, CLASSES) == -1);
+        cr_expect(tp_test_set_label((tp_test_set)set, -1) == -1 &&
+                  tp_test_set_label((tp_test_set)set, CLASSES) == -1);
 }
 
 /* A goldfish (1) is a fish, the first class of R, and not in A; a cat (281) has no superclass. */
@@ -34,14 +34,14 @@ Test(scores, predictions)
 {
     static float logits[CLASSES];
     logits[1] = 2;
-    cr_expect_eq(tp_test_predict(TP_TEST_ALL, logits), 1);
-    cr_expect_eq(tp_test_predict(TP_TEST_R, logits), 0);
-    cr_expect_eq(tp_test_predict(TP_TEST_9, logits), 8);
-    cr_expect_eq(tp_test_predict(TP_TEST_A, logits), 0, "all of A are equal: the first");
+    cr_expect_eq(tp_test_set_predict(TP_TEST_ALL, logits), 1);
+    cr_expect_eq(tp_test_set_predict(TP_TEST_R, logits), 0);
+    cr_expect_eq(tp_test_set_predict(TP_TEST_9, logits), 8);
+    cr_expect_eq(tp_test_set_predict(TP_TEST_A, logits), 0, "all of A are equal: the first");
     logits[281] = 3;
-    cr_expect_eq(tp_test_predict(TP_TEST_9, logits), -1);
+    cr_expect_eq(tp_test_set_predict(TP_TEST_9, logits), -1);
     logits[6] = 1;
-    cr_expect_eq(tp_test_predict(TP_TEST_A, logits), tp_test_label(TP_TEST_A, 6));
+    cr_expect_eq(tp_test_set_predict(TP_TEST_A, logits), tp_test_set_label(TP_TEST_A, 6));
 }
 
 /* ReaL's labels: arrays of arrays, with any white space. */

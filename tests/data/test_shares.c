@@ -151,20 +151,20 @@ static tp_loader *open_samples(const void *env, int64_t batch, tp_share share)
 {
     const tp_column column = { TP_I32, TP_SHAPE(2) };
     const samples_how *how = env;
-    const tp_sample_source s = { .count = COUNT,
-                                 .columns = 1,
-                                 .column = &column,
-                                 .make = make_example,
-                                 .env = (void *)(uintptr_t)how };
+    const tp_example_source s = { .count = COUNT,
+                                  .columns = 1,
+                                  .column = &column,
+                                  .make = make_example,
+                                  .env = (void *)(uintptr_t)how };
     tp_loader_opts o = how->o;
     o.batch = batch, o.share = share;
-    return tp_sample_loader_new(&s, &o);
+    return tp_example_loader_new(&s, &o);
 }
 
 static bool read_samples(tp_loader *L, rows *r)
 {
-    tp_sample_batch b;
-    if (!tp_sample_loader_next(L, &b)) return false;
+    tp_example_batch b;
+    if (!tp_example_loader_next(L, &b)) return false;
     for (int64_t i = 0; i < b.n; i++) {
         const int32_t *v = (const int32_t *)b.value[0] + 2 * i;
         cr_expect_eq(v[0], b.index[i]);
@@ -387,16 +387,16 @@ static tp_corpus *corpus;
 
 static tp_loader *open_masked(const void *how, int64_t batch, tp_share share)
 {
-    tp_mlm_opts o = *(const tp_mlm_opts *)how;
+    tp_mlm_loader_opts o = *(const tp_mlm_loader_opts *)how;
     o.batch = batch, o.length = 20, o.share = share;
-    return tp_mlm_new(corpus, &o);
+    return tp_mlm_loader_new(corpus, &o);
 }
 
 static bool read_masked(tp_loader *L, rows *r)
 {
     tp_mlm_batch b;
     int64_t at = 0;
-    if (!tp_mlm_next(L, &b)) return false;
+    if (!tp_mlm_loader_next(L, &b)) return false;
     cr_expect(b.rows >= b.targets && b.targets > 0);
     for (int64_t i = 0; i < b.n; i++) {
         uint64_t h = hash_bytes(TP_HASH, b.ids + i * b.length, (size_t)b.length * sizeof *b.ids);
@@ -410,7 +410,7 @@ static bool read_masked(tp_loader *L, rows *r)
 
 Test(shares, of_masked_texts, .init = corpus_begin, .fini = corpus_end)
 {
-    static const tp_mlm_opts cases[] = {
+    static const tp_mlm_loader_opts cases[] = {
         { .train = true, .seed = 3, .rate = 0.3, .exact = true },
         { .train = true, .seed = 3, .rate = 0.3, .exact = true, .padded = true },
         { .part = TP_VALID, .rate = 0.3, .exact = true },
@@ -426,40 +426,41 @@ Test(shares, of_masked_texts, .init = corpus_begin, .fini = corpus_end)
 /* All batches of all processes have equally many rows for the loss, also in the last batch. */
 Test(shares, of_padded_targets, .init = corpus_begin, .fini = corpus_end)
 {
-    const tp_mlm_opts how = { .part = TP_VALID, .exact = true, .padded = true };
+    const tp_mlm_loader_opts how = { .part = TP_VALID, .exact = true, .padded = true };
     corpus_sentences("a", 700, 6, " ");
     corpus = corpus_of("a", (tp_corpus_opts){ .held_out = 0.3 });
     for (int k = 0; k < 3; k++) {
         tp_loader *L = open_masked(&how, 4, (tp_share){ k, 3 });
-        for (tp_mlm_batch b; tp_mlm_next(L, &b);) cr_expect_eq(b.rows, 4 * 3, "ceil(0.15 x 18)");
+        for (tp_mlm_batch b; tp_mlm_loader_next(L, &b);)
+            cr_expect_eq(b.rows, 4 * 3, "ceil(0.15 x 18)");
         cr_expect(tp_loader_ok(L), "%s", tp_loader_why(L));
         tp_loader_free(L);
     }
     tp_loader *L = open_masked(&how, 1000, (tp_share){ 0, 2 });
     tp_mlm_batch b;
-    cr_assert(tp_mlm_next(L, &b), "%s", tp_loader_why(L));
-    cr_expect(b.n == tp_mlm_sequences(L) && b.rows == b.n * 3, "there are no more");
+    cr_assert(tp_mlm_loader_next(L, &b), "%s", tp_loader_why(L));
+    cr_expect(b.n == tp_mlm_loader_sequences(L) && b.rows == b.n * 3, "there are no more");
     tp_loader_free(L);
     tp_corpus_close(corpus);
 }
 
 /* ---- examples in memory ---- */
 
-static tp_samples *in_memory(int64_t batch, tp_share share)
+static tp_examples *in_memory(int64_t batch, tp_share share)
 {
     const tp_column column = { TP_I32, TP_SCALAR };
-    tp_samples *X =
-        tp_samples_new(1, &column, &(tp_samples_opts){ batch, 5, .hold_back = 3, .share = share });
-    for (int32_t i = 0; i < 47; i++) tp_samples_add(X, (const void *[]){ &i });
-    cr_assert(tp_samples_ok(X), "%s", tp_samples_why(X));
+    tp_examples *X = tp_examples_new(
+        1, &column, &(tp_examples_opts){ batch, 5, .hold_back_every = 3, .share = share });
+    for (int32_t i = 0; i < 47; i++) tp_examples_add(X, (const void *[]){ &i });
+    cr_assert(tp_examples_ok(X), "%s", tp_examples_why(X));
     return X;
 }
 
 /* Reads a batch; returns its rows. */
-static int64_t fed(tp_samples *X, tp_tape *T, tp_part part, int64_t step, int32_t *to)
+static int64_t fed(tp_examples *X, tp_tape *T, tp_part part, int64_t step, int32_t *to)
 {
     tp_tensor slot[1] = { TP_NONE };
-    const int64_t n = tp_samples_feed(X, T, part, 1, step, slot);
+    const int64_t n = tp_examples_feed(X, T, part, 1, step, slot);
     cr_assert(tp_ok(T), "%s", tp_why(T));
     if (n > 0) cr_assert(tp_read(T, slot[0], to, (size_t)n * sizeof *to), "%s", tp_why(T));
     tp_reset(T);
@@ -474,21 +475,21 @@ Test(shares, of_samples)
     for (int p = 0; p < 2; p++)
         for (int ranks = 1; ranks < 8; ranks++) {
             const int64_t batch = 3;
-            tp_samples *one = in_memory(batch * ranks, (tp_share){ 0 });
-            for (int64_t step = 0; step < tp_samples_steps(one, parts[p]); step++) {
+            tp_examples *one = in_memory(batch * ranks, (tp_share){ 0 });
+            for (int64_t step = 0; step < tp_examples_steps(one, parts[p]); step++) {
                 int32_t want[24], to[24] = { 0 };
                 const int64_t n = fed(one, T, parts[p], step, want);
                 int64_t at = 0;
                 for (int r = 0; r < ranks; r++) {
-                    tp_samples *X = in_memory(batch, (tp_share){ r, ranks });
-                    cr_expect_eq(tp_samples_steps(X, parts[p]), tp_samples_steps(one, parts[p]));
+                    tp_examples *X = in_memory(batch, (tp_share){ r, ranks });
+                    cr_expect_eq(tp_examples_steps(X, parts[p]), tp_examples_steps(one, parts[p]));
                     at += fed(X, T, parts[p], step, to + at);
-                    tp_samples_free(X);
+                    tp_examples_free(X);
                 }
                 cr_assert_eq(at, n);
                 cr_expect_arr_eq(to, want, (size_t)n * sizeof *to, "%d ranks", ranks);
             }
-            tp_samples_free(one);
+            tp_examples_free(one);
         }
     tp_tape_free(T);
     tp_device_close(D);
@@ -507,30 +508,31 @@ Test(shares, of_streams)
     for (int ranks = 1; ranks <= 4; ranks++)
         for (int all = 0; all < 2; all++) {
             const int64_t batch = STREAMS / ranks;
-            tp_bytes *one = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ STREAMS, M, all, { 0 } });
-            const int64_t steps = tp_bytes_steps(one);
-            cr_assert(steps > 5, "%s", tp_bytes_why(one));
+            tp_streams *one =
+                tp_streams_new(X, TP_TRAIN, &(tp_streams_opts){ STREAMS, M, all, { 0 } });
+            const int64_t steps = tp_streams_steps(one);
+            cr_assert(steps > 5, "%s", tp_streams_why(one));
             for (int r = 0; r < ranks; r++) {
-                tp_bytes *S =
-                    tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ batch, M, all, { r, ranks } });
-                cr_assert_eq(tp_bytes_steps(S), steps, "%s", tp_bytes_why(S));
-                tp_bytes_seek(one, 0);
+                tp_streams *S =
+                    tp_streams_new(X, TP_TRAIN, &(tp_streams_opts){ batch, M, all, { r, ranks } });
+                cr_assert_eq(tp_streams_steps(S), steps, "%s", tp_streams_why(S));
+                tp_streams_seek(one, 0);
                 for (int64_t s = 0; s < 2 * steps + 1; s++) {
                     if (s == steps + 3) {
-                        tp_bytes_seek(one, 2 * steps - 1);
-                        tp_bytes_seek(S, tp_bytes_position(one));
+                        tp_streams_seek(one, 2 * steps - 1);
+                        tp_streams_seek(S, tp_streams_position(one));
                     }
-                    cr_assert(tp_bytes_next_host(one, want[0], want[1]));
-                    cr_assert(tp_bytes_next_host(S, got[0], got[1]));
+                    cr_assert(tp_streams_next_host(one, want[0], want[1]));
+                    cr_assert(tp_streams_next_host(S, got[0], got[1]));
                     for (int k = 0; k < 2; k++)
                         cr_expect_arr_eq(got[k], want[k] + r * batch * M,
                                          (size_t)(batch * M) * sizeof **got, "rank %d of %d", r,
                                          ranks);
                 }
-                cr_expect_eq(tp_bytes_position(S), tp_bytes_position(one));
-                tp_bytes_free(S);
+                cr_expect_eq(tp_streams_position(S), tp_streams_position(one));
+                tp_streams_free(S);
             }
-            tp_bytes_free(one);
+            tp_streams_free(one);
         }
     tp_text_close(X);
 }
@@ -550,7 +552,7 @@ Test(shares, impossible_ones, .init = corpus_begin, .fini = corpus_end)
     static const tp_share bad[] = { { 2, 2 }, { -1, 2 }, { 1, 0 }, { 0, -1 }, { 1, 1 } };
     static const samples_how samples;
     static const tp_document_loader_opts how_documents;
-    static const tp_mlm_opts how_masked;
+    static const tp_mlm_loader_opts how_masked;
     const reader readers[] = { { "samples", open_samples, NULL, &samples, false },
                                { "documents", open_documents, NULL, &how_documents, false },
                                { "mlm", open_masked, NULL, &how_masked, false } };
@@ -566,12 +568,12 @@ Test(shares, impossible_ones, .init = corpus_begin, .fini = corpus_end)
             expect_refusal(readers[k].name, tp_loader_why(L), bad[i].rank, bad[i].ranks);
             tp_loader_free(L);
         }
-        tp_samples *S = tp_samples_new(1, &column, &(tp_samples_opts){ 1, .share = bad[i] });
-        expect_refusal("in memory", tp_samples_why(S), bad[i].rank, bad[i].ranks);
-        tp_samples_free(S);
-        tp_bytes *B = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ 1, 2, .share = bad[i] });
-        expect_refusal("streams", tp_bytes_why(B), bad[i].rank, bad[i].ranks);
-        tp_bytes_free(B);
+        tp_examples *S = tp_examples_new(1, &column, &(tp_examples_opts){ 1, .share = bad[i] });
+        expect_refusal("in memory", tp_examples_why(S), bad[i].rank, bad[i].ranks);
+        tp_examples_free(S);
+        tp_streams *B = tp_streams_new(X, TP_TRAIN, &(tp_streams_opts){ 1, 2, .share = bad[i] });
+        expect_refusal("streams", tp_streams_why(B), bad[i].rank, bad[i].ranks);
+        tp_streams_free(B);
     }
     tp_text_close(X);
     tp_corpus_close(corpus);
@@ -585,16 +587,16 @@ Test(shares, too_few_for_all)
     tp_loader *L = open_samples(&how, 15, (tp_share){ 0, 2 });
     cr_expect_str_eq(tp_loader_why(L), "29 examples do not fill a batch of 30: lower the batch");
     tp_loader_free(L);
-    tp_samples *X = in_memory(16, (tp_share){ 1, 2 });
-    cr_expect_eq(tp_samples_steps(X, TP_VALID), 1);
-    tp_samples_free(X);
+    tp_examples *X = in_memory(16, (tp_share){ 1, 2 });
+    cr_expect_eq(tp_examples_steps(X, TP_VALID), 1);
+    tp_examples_free(X);
     X = in_memory(16, (tp_share){ 1, 3 });
-    cr_expect_eq(tp_samples_steps(X, TP_TRAIN), 0);
-    cr_expect(strstr(tp_samples_why(X), "too few for a batch of 48"), "%s", tp_samples_why(X));
-    tp_samples_free(X);
+    cr_expect_eq(tp_examples_steps(X, TP_TRAIN), 0);
+    cr_expect(strstr(tp_examples_why(X), "too few for a batch of 48"), "%s", tp_examples_why(X));
+    tp_examples_free(X);
     tp_text *T = tp_text_from((const uint8_t *)"abcdefghijklmnopqrstuvwxyz", 26, NULL);
-    tp_bytes *S = tp_bytes_new(T, TP_TRAIN, &(tp_bytes_opts){ 4, 2, .share = { 3, 4 } });
-    cr_expect(strstr(tp_bytes_why(S), "too few for 16 streams of 2"), "%s", tp_bytes_why(S));
-    tp_bytes_free(S);
+    tp_streams *S = tp_streams_new(T, TP_TRAIN, &(tp_streams_opts){ 4, 2, .share = { 3, 4 } });
+    cr_expect(strstr(tp_streams_why(S), "too few for 16 streams of 2"), "%s", tp_streams_why(S));
+    tp_streams_free(S);
     tp_text_close(T);
 }

@@ -105,8 +105,7 @@ Test(table, mistakes_are_named, .init = make_folder, .fini = remove_folder)
 Test(table, packed_files, .init = make_folder, .fini = remove_folder)
 {
     char command[2048];
-    FILE *f = fopen(in_folder("rows"), "w");
-    cr_assert(f && fputs("1\tone\n2\ttwo\n", f) >= 0 && fclose(f) == 0);
+    write_text("rows", "1\tone\n2\ttwo\n");
     snprintf(command, sizeof command, "gzip -k '%s'", in_folder("rows"));
     cr_assert_eq(system(command), 0);
     expect_cells(tp_table_open(in_folder("rows"), NULL), 2, "1|one|2|two|");

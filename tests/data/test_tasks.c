@@ -13,17 +13,6 @@
 
 #include "support/folder.h"
 
-static void write_file(const char *name, const void *bytes, size_t n)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", name);
-}
-
-static void write_line(const char *name, const char *text)
-{
-    write_file(name, text, strlen(text));
-}
-
 static void shell(const char *command)
 {
     char full[2048];
@@ -69,14 +58,14 @@ static void make_reviews(void)
     make_folder();
     shell("mkdir -p aclImdb/train/neg aclImdb/train/pos aclImdb/train/unsup aclImdb/test/neg "
           "aclImdb/test/pos");
-    write_line("aclImdb/README", "text");
-    write_line("aclImdb/train/neg/1_2.txt", "bad, very bad!");
-    write_line("aclImdb/train/neg/0_1.txt", "caf\xc3\xa9<br />");
-    write_line("aclImdb/train/pos/10_9.txt", "good");
-    write_line("aclImdb/train/pos/x.feat", "1:2");
-    write_line("aclImdb/train/unsup/0_0.txt", "none");
-    write_line("aclImdb/test/neg/0_3.txt", "...");
-    write_line("aclImdb/test/pos/0_7.txt", "a");
+    write_text("aclImdb/README", "text");
+    write_text("aclImdb/train/neg/1_2.txt", "bad, very bad!");
+    write_text("aclImdb/train/neg/0_1.txt", "caf\xc3\xa9<br />");
+    write_text("aclImdb/train/pos/10_9.txt", "good");
+    write_text("aclImdb/train/pos/x.feat", "1:2");
+    write_text("aclImdb/train/unsup/0_0.txt", "none");
+    write_text("aclImdb/test/neg/0_3.txt", "...");
+    write_text("aclImdb/test/pos/0_7.txt", "a");
 }
 
 static void expect_reviews(const char *path)
@@ -165,9 +154,9 @@ Test(tasks, published_reviews)
 Test(tasks, pairs, .init = make_folder, .fini = remove_folder)
 {
     shell("mkdir lra");
-    write_line("lra/new_aan_pairs.train.tsv", "0.0\tA1\tB1\t\"one\" 'quote\ttwo\n"
+    write_text("lra/new_aan_pairs.train.tsv", "0.0\tA1\tB1\t\"one\" 'quote\ttwo\n"
                                               "1.0\tA2\tB2\t\tfour\n\n1\tA\tB\tx\ty");
-    write_line("lra/new_aan_pairs.eval.tsv", "1.0\tA\tB\tthree, four\t.!\r\n");
+    write_text("lra/new_aan_pairs.eval.tsv", "1.0\tA\tB\tthree, four\t.!\r\n");
     tp_documents *X = tp_documents_pairs(folder, TP_TRAIN, NULL);
     cr_expect_eq(tp_documents_count(X), 3, "%s", tp_documents_why(X));
     cr_expect_eq(tp_documents_per_example(X), 2);
@@ -195,7 +184,7 @@ Test(tasks, pairs, .init = make_folder, .fini = remove_folder)
 /* The message names the source of the examples. */
 Test(tasks, too_few_for_a_batch, .init = make_folder, .fini = remove_folder)
 {
-    write_line("p.tsv", "1.0\ta\tb\tc\td\n");
+    write_text("p.tsv", "1.0\ta\tb\tc\td\n");
     tp_documents *X = tp_documents_pairs(in_folder("p.tsv"), TP_TRAIN, NULL);
     tp_loader *L =
         tp_document_loader_new(X, &(tp_document_loader_opts){ .batch = 8, .train = true });
@@ -211,7 +200,7 @@ Test(tasks, pairs_are_cut, .init = make_folder, .fini = remove_folder)
     memset(line + strlen(line), 'x', 12000);
     strcat(line, "\t");
     memset(line + strlen(line), 'y', 12000);
-    write_line("p.tsv", line);
+    write_text("p.tsv", line);
     static const int64_t cases[][2] = { { 0, 4096 }, { 4000, 4000 }, { 20000, 10000 } };
     for (int i = 0; i < 3; i++) {
         tp_documents *X = tp_documents_pairs(in_folder("p.tsv"), TP_TRAIN,
@@ -236,7 +225,7 @@ Test(tasks, bad_pairs, .init = make_folder, .fini = remove_folder)
         { "nan\ta\tb\tc\td\n", "label 'nan'" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        write_line("p.tsv", cases[i][0]);
+        write_text("p.tsv", cases[i][0]);
         expect_failure(tp_documents_pairs(in_folder("p.tsv"), TP_TRAIN, NULL), cases[i][1]);
     }
     expect_failure(tp_documents_pairs(folder, TP_TEST, NULL), "no file new_aan_pairs.test.tsv");
@@ -254,7 +243,7 @@ static void write_records(const char *name, int n, int first)
         for (int p = 0; p < 3 * PLANE; p++)
             bytes[i * RECORD + 1 + p] = (uint8_t)((first + i) * 7 + p % PLANE + 50 * (p / PLANE));
     }
-    write_file(name, bytes, (size_t)(n * RECORD));
+    write_in_folder(name, bytes, (size_t)(n * RECORD));
 }
 
 Test(tasks, grey_images, .init = make_folder, .fini = remove_folder)
@@ -299,7 +288,7 @@ Test(tasks, grey_values_and_offsets, .init = make_folder, .fini = remove_folder)
     for (int i = 0; i < 9; i++)
         for (int c = 0; c < 3; c++)
             for (int p = 0; p < PLANE; p++) bytes[i * RECORD + 1 + c * PLANE + p] = cases[i].rgb[c];
-    write_file("test_batch.bin", bytes, 9 * RECORD);
+    write_in_folder("test_batch.bin", bytes, 9 * RECORD);
     for (int offset = 0; offset < 2; offset++) {
         tp_documents *X =
             tp_documents_cifar10(folder, TP_TEST, &(tp_documents_opts){ .pixel_offset = offset });
@@ -316,12 +305,12 @@ Test(tasks, bad_grey_images, .init = make_folder, .fini = remove_folder)
 {
     expect_failure(tp_documents_cifar10(folder, TP_TRAIN, NULL), "data_batch_1.bin ...");
     expect_failure(tp_documents_cifar10(folder, TP_TEST, NULL), "test_batch.bin is wanted");
-    write_file("test_batch.bin", "0123456789", 10);
+    write_in_folder("test_batch.bin", "0123456789", 10);
     expect_failure(tp_documents_cifar10(folder, TP_TEST, NULL),
                    "has 10 bytes, not records of 3073");
     uint8_t bytes[2 * RECORD] = { 0 };
     bytes[RECORD] = 10;
-    write_file("data_batch_1.bin", bytes, sizeof bytes);
+    write_in_folder("data_batch_1.bin", bytes, sizeof bytes);
     expect_failure(tp_documents_cifar10(folder, TP_TRAIN, NULL), "the label 10 at byte 3073");
     write_records("data_batch_1.bin", 2, 0);
     expect_failure(
@@ -371,9 +360,9 @@ static void make_paths(void)
         snprintf(list[k / 10] + strlen(list[k / 10]), 128,
                  "imgs/%d sample_%d.png %d %d 1.0 14 4.6 2 0.5 1 2.0\n", k, i, i, i % 2);
     }
-    write_line("p/curv_contour_length_14/metadata/2.npy", list[0]);
-    write_line("p/curv_contour_length_14/metadata/10.npy", list[1]);
-    write_line("p/curv_baseline/metadata/2.npy", "imgs/2 sample_0.png 0 1\n");
+    write_text("p/curv_contour_length_14/metadata/2.npy", list[0]);
+    write_text("p/curv_contour_length_14/metadata/10.npy", list[1]);
+    write_text("p/curv_baseline/metadata/2.npy", "imgs/2 sample_0.png 0 1\n");
     write_grey("p/curv_baseline/imgs/2/sample_0.png", 32, 99);
 }
 
@@ -424,7 +413,7 @@ Test(tasks, pathfinder_skips_empty_files, .init = make_paths, .fini = remove_fol
 {
     int seen[LISTED + 1] = { 0 };
     int64_t count = 0, notes = 0;
-    write_file("p/curv_contour_length_14/imgs/2/sample_3.png", "", 0);
+    write_in_folder("p/curv_contour_length_14/imgs/2/sample_3.png", "", 0);
     for (int part = 0; part < 3; part++) {
         count += mark_part(in_folder("p"), (tp_part)part, NULL, seen);
         tp_documents *X = tp_documents_pathfinder(in_folder("p"), (tp_part)part, NULL);
@@ -441,7 +430,7 @@ Test(tasks, pathfinder_skips_empty_files, .init = make_paths, .fini = remove_fol
 
 static void expect_paths_fail(const char *list, const char *message)
 {
-    write_line("p/curv_contour_length_14/metadata/2.npy", list);
+    write_text("p/curv_contour_length_14/metadata/2.npy", list);
     expect_failure(tp_documents_pathfinder(in_folder("p"), TP_TRAIN, NULL), message);
 }
 
@@ -462,12 +451,12 @@ Test(tasks, bad_pathfinder, .init = make_paths, .fini = remove_folder)
     *strstr(many, "77") = '0'; /* _07 */
     memmove(strstr(many, "_07") + 1, strstr(many, "_07") + 2, strlen(strstr(many, "_07") + 2) + 1);
     for (int part = 0; part < 3; part++) /* it could be in two parts */
-        expect_failure((write_line("p/curv_contour_length_14/metadata/2.npy", many),
+        expect_failure((write_text("p/curv_contour_length_14/metadata/2.npy", many),
                         tp_documents_pathfinder(in_folder("p"), (tp_part)part, NULL)),
                        "sample_7.png is listed twice");
     shell("cp p/curv_contour_length_14/imgs/2/sample_8.png "
           "p/curv_contour_length_14/imgs/2/sample_5.png");
-    write_file("p/curv_contour_length_14/imgs/2/sample_5.png", "GIF89a", 6);
+    write_in_folder("p/curv_contour_length_14/imgs/2/sample_5.png", "GIF89a", 6);
     many[0] = '\0';
     for (int i = 0; i < 10; i++) sprintf(many + strlen(many), "imgs/2 sample_%d.png 0 1\n", i);
     expect_paths_fail(many, "sample_5.png: ");

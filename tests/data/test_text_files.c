@@ -18,12 +18,6 @@
 
 TestSuite(text_files, .init = make_folder, .fini = remove_folder);
 
-static void put(const char *name, const void *bytes, size_t size)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    cr_assert(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0);
-}
-
 static size_t get(const char *name, char *bytes, size_t size)
 {
     FILE *f = fopen(in_folder(name), "rb");
@@ -87,7 +81,7 @@ Test(text_files, archives)
     enum { N = 200000 };
     static char text[N];
     fill_text(text, N);
-    put("plain", text, N);
+    write_in_folder("plain", text, N);
     tp_text *plain = tp_text_open(in_folder("plain"), NULL);
     cr_assert(tp_text_ok(plain), "%s", tp_text_why(plain));
     for (int i = 0; i < 2 * FORMATS; i++) {
@@ -139,7 +133,7 @@ Test(text_files, extra_text)
 {
     static const char text[] = "aaaabbbbaaaabbbbaabb";
     int64_t n;
-    put("more", "cccccccccc#", 11);
+    write_in_folder("more", "cccccccccc#", 11);
     tp_text *X =
         tp_text_from((const uint8_t *)text, 20,
                      &(tp_text_opts){ .valid = 0.2, .test = 0.2, .extra = in_folder("more") });
@@ -192,7 +186,7 @@ static void relabel_zip(const char *name, char method)
         if (memcmp(packed + i, "PK\3\4", 4) == 0) packed[i + 8] = method;
         if (memcmp(packed + i, "PK\1\2", 4) == 0) packed[i + 10] = method;
     }
-    put(name, packed, n);
+    write_in_folder(name, packed, n);
 }
 
 /* Both headers of an .xz file whose block needs a 4 GiB dictionary. */
@@ -204,10 +198,10 @@ Test(text_files, file_errors)
     enum { N = 300000 };
     static char text[N], packed[N];
     fill_text(text, N);
-    put("empty", "", 0);
-    put("empty.gz", "", 0);
-    put("words.gz", "just text", 9);
-    put("head.gz", "\x1f\x8b\x08", 3);
+    write_in_folder("empty", "", 0);
+    write_in_folder("empty.gz", "", 0);
+    write_in_folder("words.gz", "just text", 9);
+    write_in_folder("head.gz", "\x1f\x8b\x08", 3);
     expect_why("missing", "cannot be opened: No such file or directory; check the path");
     expect_why(".", "is a folder; a regular file is wanted");
     expect_why("empty", "is empty");
@@ -223,19 +217,19 @@ Test(text_files, file_errors)
     pack(4, "lzma.zip", text, 100, 1);
     relabel_zip("lzma.zip", 14);
     expect_why("lzma.zip", "is compressed as ZIP 2.0 (lzma); use deflate, gzip, xz, zstd or bzip2");
-    put("large.xz", xz_4g, sizeof xz_4g - 1);
+    write_in_folder("large.xz", xz_4g, sizeof xz_4g - 1);
     expect_why("large.xz", "needs a dictionary of more than 256 MiB; compress it again with xz -9");
     pack(1, "second.xz", text, N, 1);
     const size_t first = get("second.xz", packed, N);
     memset(packed + first, 0, 8); /* between streams */
     memcpy(packed + first + 8, xz_4g, sizeof xz_4g - 1);
-    put("second.xz", packed, first + 8 + sizeof xz_4g - 1);
+    write_in_folder("second.xz", packed, first + 8 + sizeof xz_4g - 1);
     expect_why("second.xz",
                "needs a dictionary of more than 256 MiB; compress it again with xz -9");
     for (int i = 0; i < FORMATS; i++) {
         pack(i, formats[i].name, text, N, 1);
         const size_t n = get(formats[i].name, packed, N);
-        put(formats[i].name, packed, n / 2);
+        write_in_folder(formats[i].name, packed, n / 2);
         expect_why(formats[i].name, "is damaged or cut off after ");
     }
 }
@@ -259,7 +253,7 @@ Test(text_files, only_regular_files)
 Test(text_files, file_that_shrinks)
 {
     enum { LONG = 1 << 24, TIMES = 25 };
-    put("text", "", 0);
+    write_in_folder("text", "", 0);
     const pid_t child = fork();
     while (child == 0)
         if (truncate(in_folder("text"), LONG) != 0 || truncate(in_folder("text"), 5000) != 0)
@@ -277,7 +271,7 @@ Test(text_files, file_that_shrinks)
 Test(text_files, unreadable_file)
 {
     if (geteuid() == 0) cr_skip_test("root reads every file");
-    put("locked", "text", 4);
+    write_in_folder("locked", "text", 4);
     cr_assert(chmod(in_folder("locked"), 0) == 0);
     expect_why("locked", "cannot be opened: Permission denied; check the permissions of");
 }
@@ -286,7 +280,7 @@ Test(text_files, unreadable_file)
 
 static tp_text *open_bytes(const void *bytes, size_t n, tp_text_opts o)
 {
-    put("t", bytes, n);
+    write_in_folder("t", bytes, n);
     return tp_text_open(in_folder("t"), &o);
 }
 
@@ -319,16 +313,16 @@ Test(text_files, a_dictionary_with_a_byte_order_mark)
 {
     char why[500];
     tp_vocab v;
-    put("dict.txt",
-        "\xef\xbb\xbf"
-        "97 3\n98 2\n",
-        13);
+    write_in_folder("dict.txt",
+                    "\xef\xbb\xbf"
+                    "97 3\n98 2\n",
+                    13);
     cr_expect(tp_vocab_load(&v, in_folder("dict.txt"), TP_TEXT_AUTO, why, sizeof why), "%s", why);
     cr_expect(v.style == TP_TEXT_ENWIK8 && v.id['a'] == 4);
-    put("dict.txt",
-        "\xff\xfe"
-        "9\0\n\0",
-        6);
+    write_in_folder("dict.txt",
+                    "\xff\xfe"
+                    "9\0\n\0",
+                    6);
     cr_expect_not(tp_vocab_load(&v, in_folder("dict.txt"), TP_TEXT_AUTO, why, sizeof why));
     cr_expect(strstr(why, "is UTF-16;"), "%s", why);
 }
@@ -336,8 +330,8 @@ Test(text_files, a_dictionary_with_a_byte_order_mark)
 /* The extra text must not bring the validation text into the training part. */
 Test(text_files, extra_text_is_not_the_text)
 {
-    put("a", "aaaabbbbaaaabbbbaabb", 20);
-    put("b", "aaaabbbbaaaabbbbaabbcc", 22);
+    write_in_folder("a", "aaaabbbbaaaabbbbaabb", 20);
+    write_in_folder("b", "aaaabbbbaaaabbbbaabbcc", 22);
     for (int k = 0; k < 2; k++) {
         char extra[600];
         snprintf(extra, sizeof extra, "%s", in_folder(k ? "b" : "a"));

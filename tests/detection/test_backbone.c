@@ -91,18 +91,37 @@ Test(backbone, parameters_of_resnet)
         const char *name;
         int64_t retinanet, mask_rcnn, norms, frozen;
     } all[] = {
-        { "resnet18", 0, 31317936, 9600, 157504 },
+        { "resnet18", 21400500, 31317936, 9600, 157504 },
         { "resnet50", 37915572, 44343216, 53120, 225344 },
+        { "resnet101", 56855476, 63283120, 105344, 225344 },
     };
     for (size_t i = 0; i < COUNT(all); i++) {
         const counts r = count(all[i].name, TP_DETECTRON2, TP_FPN_RELU),
                      m = count(all[i].name, TP_DETECTRON2, TP_FPN_SUBSAMPLE),
                      mm = count(all[i].name, TP_MMDETECTION, TP_FPN_SUBSAMPLE);
-        if (all[i].retinanet) cr_expect_eq(r.all + r.fpn + RETINA, all[i].retinanet);
+        cr_expect_eq(r.all + r.fpn + RETINA, all[i].retinanet);
         cr_expect_eq(m.all + m.fpn + REGIONS, all[i].mask_rcnn);
         cr_expect_eq(mm.all - m.all, all[i].norms);
         cr_expect_eq(mm.all - mm.trained, all[i].frozen);
     }
+}
+
+/* Those of the rows, in millions with one decimal: of PVT all weights, of ResNets as mmdetection
+ * counts. */
+Test(backbone, figures_of_baselines)
+{
+    tp_detector_row known;
+    int n = 0;
+    for (int i = 0; tp_detector_at(i, &known); i++) {
+        const bool pyramid = strcmp(known.kind->name, "retinanet") == 0;
+        const char *name = known.name + strlen(known.kind->name) + 1;
+        if (known.params == 0 || strncmp(name, "vil", 3) == 0) continue;
+        const counts c = count(name, TP_MMDETECTION, pyramid ? TP_FPN_RELU : TP_FPN_SUBSAMPLE);
+        const double all = (double)(c.trained + c.fpn + (pyramid ? RETINA : REGIONS));
+        cr_expect_float_eq(all * 1e-6, known.params, 0.05001, "%s: %.0f", known.name, all);
+        n++;
+    }
+    cr_expect_eq(n, 14);
 }
 
 /* Multiply-adds of the heads at 800 x 1344: RetinaNet's, with ReLUs; proposals and boxes of 1000

@@ -234,15 +234,16 @@ Test(detection, nothing_to_do)
     const tp_select_cfg c = { .height = 8, .width = 8, .overlap = 0.5, .candidates = 4, .most = 4 };
     tp_match(&(tp_matcher){ .low_quality = true }, NULL, 0, 0, NULL, NULL);
     cr_expect_eq(tp_nms(&box, NULL, NULL, 0, 0.5, TP_DETECTRON2, index), 0);
-    cr_expect_eq(tp_top(NULL, 0, 3, index), 0);
-    cr_expect_eq(tp_sample(&(tp_sampler){ .samples = 4, .positive = 0.5, .how = TP_SAMPLE_EVEN },
-                           NULL, 0, 1, NULL, index, &objects),
-                 0);
+    cr_expect_eq(tp_top_scores(NULL, 0, 3, index), 0);
+    cr_expect_eq(
+        tp_sample_boxes(&(tp_box_sampler){ .samples = 4, .positive = 0.5, .how = TP_SAMPLE_EVEN },
+                        NULL, 0, 1, NULL, index, &objects),
+        0);
     cr_expect_eq(objects, 0);
     cr_expect_eq(tp_select_proposals(&c, &empty, 1, found), 0);
     cr_expect_eq(tp_select_retinanet(&c, &empty, 1, 3, found), 0);
     cr_expect_eq(tp_select_boxes(&c, &box, NULL, NULL, 0, 3, found), 0);
-    cr_expect_eq(tp_to_original(found, 0, (int64_t[]){ 1, 1 }, (int64_t[]){ 2, 2 }), 0);
+    cr_expect_eq(tp_found_to_original(found, 0, (int64_t[]){ 1, 1 }, (int64_t[]){ 2, 2 }), 0);
 }
 
 /* Only the second profile drops a box whose overlap equals the threshold; neither drops empty
@@ -265,11 +266,11 @@ Test(detection, random_samples)
     int label[N], seen[N] = { 0 };
     int64_t index[16], objects;
     tp_random r = tp_random_stream(3, "samples", 0, 0);
-    const tp_sampler s = { .samples = 16, .positive = 0.5 };
+    const tp_box_sampler s = { .samples = 16, .positive = 0.5 };
     for (int i = 0; i < N; i++)
         label[i] = i % 4 == 0 ? 2 : i % 4 == 1 ? -1 : 7; /* 10 objects, 20 of background */
     for (int k = 0; k < TIMES; k++) {
-        cr_assert(tp_sample(&s, label, N, 7, &r, index, &objects) == 16 && objects == 8);
+        cr_assert(tp_sample_boxes(&s, label, N, 7, &r, index, &objects) == 16 && objects == 8);
         for (int i = 0; i < 16; i++) {
             cr_expect_eq(label[index[i]], i < 8 ? 2 : 7);
             for (int j = 0; j < i; j++) cr_expect_neq(index[i], index[j], "without replacement");
@@ -370,7 +371,7 @@ Test(detection, scores_that_are_no_numbers)
         score[i] = logit[i] = (float)(i % 1000 == 700 ? NAN : tp_random_uniform(&r));
     }
     score[17] = logit[17] = INFINITY;
-    cr_assert_eq(tp_top(score, N, N, index), N);
+    cr_assert_eq(tp_top_scores(score, N, N, index), N);
     for (int i = 0; i < LOST; i++) cr_expect_eq(index[i], 1000 * i + 700);
     cr_expect_eq(index[LOST], 17);
     for (int i = LOST + 1; i < N; i++) {

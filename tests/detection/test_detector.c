@@ -81,7 +81,7 @@ Test(detector, rows)
         cr_expect(kind->cfg_size <= TP_DETECTOR_CFG_BYTES, "%s", kind->title);
         for (const tp_detector_figures *f = kind->figures; f->backbone; f++) rows++;
     }
-    cr_expect(n == 2 * 58 && figures == rows && rows == 20, "%d, %d, %d", n, figures, rows);
+    cr_expect(n == 2 * 58 && figures == rows && rows == 31, "%d, %d, %d", n, figures, rows);
 }
 
 Test(detector, parts_of_a_configuration)

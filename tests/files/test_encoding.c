@@ -12,7 +12,7 @@ static void expect(const char *text, size_t n, const char *left, const char *rea
     char why[200] = "";
     const char *at = text;
     size_t m = n;
-    const bool done = tp_file_text(&at, &m, why, sizeof why);
+    const bool done = tp_skip_bom(&at, &m, why, sizeof why);
     cr_expect_eq(done, !reason, "%.20s: %s", text, why);
     if (reason)
         cr_expect(strncmp(why, reason, strlen(reason)) == 0, "'%s' is not '%s'", why, reason);

@@ -71,12 +71,6 @@ static void save(world *w, const char *path)
     tp_writer_free(W);
 }
 
-static void write_text(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-    cr_assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
-}
-
 static void flip_last_byte(const char *path)
 {
     FILE *f = fopen(path, "r+");
@@ -118,7 +112,7 @@ static const char *refuse(int i, world *w)
         part = "file: an empty text was given in place of a path";
         break;
     case 6:
-        write_text(in_folder("text"), "this is no file of tensors");
+        write_text("text", "this is no file of tensors");
         done = tp_load(w->P, in_folder("text"), NULL);
         part = "text: ";
         break;
@@ -317,7 +311,7 @@ Test(refusals, optimisers_and_averages)
     expect_refused(read, tp_optim_ok(v.O), tp_optim_why(v.O), "is damaged: its checksum");
     const bool averaged = tp_ema_read(v.E, damaged[1], NULL);
     expect_refused(averaged, tp_ema_ok(v.E), tp_ema_why(v.E), "is damaged: its checksum");
-    cr_expect_eq(tp_updates(v.O), 3);
+    cr_expect_eq(tp_optim_updates(v.O), 3);
     train(&v, "after a damaged file");
     save(&w, in_folder("again"));
     tp_file *good = tp_file_open(in_folder("again"));
@@ -366,7 +360,7 @@ Test(refusals, two_optimisers_in_one_file)
         cr_expect(tp_optim_read(v.O, F, prefix[i]), "%s", tp_optim_why(v.O));
         cr_expect(tp_ema_read(v.E, F, prefix[i]), "%s", tp_ema_why(v.E));
         cr_expect(tp_plateau_read(&s, F, prefix[i]) && s.lr == S[i].lr);
-        cr_expect_eq(tp_updates(v.O), i + 1);
+        cr_expect_eq(tp_optim_updates(v.O), i + 1);
         train(&w[i], prefix[i]);
         train(&v, prefix[i]);
         values(&w[i], x[i]);

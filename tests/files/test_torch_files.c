@@ -28,14 +28,6 @@ static unsigned char *read_all(const char *path, size_t *n)
     return bytes;
 }
 
-static const char *write_all(const char *name, const void *bytes, size_t n)
-{
-    const char *path = in_folder(name);
-    FILE *f = fopen(path, "wb");
-    cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
-    return path;
-}
-
 /* ---- values ---- */
 
 static void expect(tp_file *F, const char *name, const char *stored, tp_shape s, const double *x)
@@ -158,14 +150,15 @@ static void refuse(const char *path, const char *text)
 
 static void refuse_index(const char *json, const char *text)
 {
-    refuse(write_all("x.index.json", json, strlen(json)), text);
+    refuse(write_in_folder("x.index.json", json, strlen(json)), text);
 }
 
 /* Windows editors begin files with a byte order mark. */
 Test(torch_files, an_index_in_another_encoding)
 {
     static const char wide[] = "\xff\xfe{\0\"\0w\0}\0";
-    refuse(write_all("x.index.json", wide, sizeof wide - 1), "is UTF-16; convert it to UTF-8");
+    refuse(write_in_folder("x.index.json", wide, sizeof wide - 1),
+           "is UTF-16; convert it to UTF-8");
     refuse_index("\xef\xbb\xbf{\"weight_map\": {\"a\": \"none.bin\"}}", "none.bin");
     refuse_index("{\"weight_map\": {\"a\\u0000b\": \"x\"}}", "not valid JSON");
     refuse_index("{\"weight_map\": {\"a\": \"x\\u0000\"}}", "the character \\u0000");
@@ -182,7 +175,7 @@ Test(torch_files, a_bad_index)
     refuse_index("{\"weight_map\": {\"a\": \"x.index.json\"}}", "x.index.json");
     size_t n;
     unsigned char *half = read_all(FIXTURE("shard-00001-of-00002.bin"), &n);
-    write_all("half.bin", half, n);
+    write_in_folder("half.bin", half, n);
     free(half);
     refuse_index("{\"weight_map\": {\"b.weight\": \"half.bin\"}}", "is not in 'half.bin'");
 }
@@ -205,7 +198,7 @@ Test(torch_files, cut_off_anywhere)
         size_t n;
         unsigned char *bytes = read_all(containers[c], &n);
         for (size_t kept = 0; kept < n; kept += kept < 64 ? 1 : 13) {
-            tp_file *F = tp_file_open(write_all("cut.pth", bytes, kept));
+            tp_file *F = tp_file_open(write_in_folder("cut.pth", bytes, kept));
             cr_expect_not(tp_file_ok(F), "%d: %zu of %zu bytes", c, kept, n);
             cr_expect_neq(tp_file_why(F)[0], 0);
             tp_file_close(F);
@@ -219,7 +212,7 @@ Test(torch_files, cut_off_anywhere)
 
 /* Refuses a legacy file whose object is this pickle, a literal that may contain 0. */
 #define REFUSE_PICKLE(pickle, text)                                                                \
-    refuse(write_all("x.pth", PREFACE pickle, sizeof PREFACE pickle - 1), text)
+    refuse(write_in_folder("x.pth", PREFACE pickle, sizeof PREFACE pickle - 1), text)
 
 #define FLOATS                                                                                     \
     "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"                                             \
@@ -234,7 +227,7 @@ Test(torch_files, cut_off_anywhere)
 Test(torch_files, a_pickle_by_hand)
 {
     static const char file[] = PREFACE TENSOR("K\1K\2\x85K\1\x85") DATA;
-    const char *path = write_all("x.pth", file, sizeof file - 1);
+    const char *path = write_in_folder("x.pth", file, sizeof file - 1);
     tp_file *F = tp_file_open(path);
     cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
     cr_expect_arr_eq(tp_file_data(F, tp_file_find(F, "w")), "efghijkl", 8);
@@ -252,7 +245,7 @@ Test(torch_files, paths_are_accepted)
                                        "ccpathlib._local\nPosixPath\n)R"
                                        "X\1\0\0\0"
                                        "dcpathlib._local\nWindowsPath\n)Ru.].";
-    tp_file *F = tp_file_open(write_all("x.pth", file, sizeof file - 1));
+    tp_file *F = tp_file_open(write_in_folder("x.pth", file, sizeof file - 1));
     cr_expect(tp_file_ok(F), "%s", tp_file_why(F));
     tp_file_close(F);
 }
@@ -263,7 +256,7 @@ Test(torch_files, paths_are_accepted)
 static void spoil(const char *file, size_t n, tp_code code, const char *why)
 {
     float x[2];
-    tp_file *F = tp_file_open(write_all("x.pth", file, n));
+    tp_file *F = tp_file_open(write_in_folder("x.pth", file, n));
     cr_assert(tp_file_ok(F), "%s: %s", why, tp_file_why(F));
     cr_assert_eq(tp_file_count(F), 2);
     const tp_file_tensor *v = tp_file_find(F, "v"), *w = tp_file_find(F, "w");
@@ -327,7 +320,7 @@ Test(torch_files, kinds_keep_their_shape_and_dtype)
 {
     static const char file[] = PREFACE UNREADABLE(
         "ctorch._utils\n_rebuild_sparse_tensor\n(Nctorch\nSize\nK\3K\4\x86\x85R\x85tR");
-    tp_file *F = tp_file_open(write_all("x.pth", file, sizeof file - 1));
+    tp_file *F = tp_file_open(write_in_folder("x.pth", file, sizeof file - 1));
     const tp_file_tensor *v = tp_file_find(F, "v");
     cr_assert(v, "%s", tp_file_why(F));
     cr_expect_eq(v->shape.ndim, 2);
@@ -344,12 +337,12 @@ Test(torch_files, arrays_of_numpy)
     PREFACE UNREADABLE("cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85"           \
                        "C\1btR" state "b")
     static const char good[] = ARRAY("(K\1K\3K\4\x86NN\x89t"), odd[] = ARRAY("K\7");
-    tp_file *F = tp_file_open(write_all("x.pth", good, sizeof good - 1));
+    tp_file *F = tp_file_open(write_in_folder("x.pth", good, sizeof good - 1));
     const tp_file_tensor *v = tp_file_find(F, "v");
     cr_assert(v, "%s", tp_file_why(F));
     cr_expect(v->shape.ndim == 2 && v->shape.dim[0] == 3 && v->shape.dim[1] == 4);
     tp_file_close(F);
-    F = tp_file_open(write_all("x.pth", odd, sizeof odd - 1));
+    F = tp_file_open(write_in_folder("x.pth", odd, sizeof odd - 1));
     v = tp_file_find(F, "v");
     cr_expect(v && v->shape.ndim == 0 && v->code == TP_E_DTYPE, "%s", tp_file_why(F));
     tp_file_close(F);
@@ -361,7 +354,7 @@ Test(torch_files, a_subclass_of_tensors)
     static const char file[] =
         PREFACE UNREADABLE("ctorch._tensor\n_rebuild_from_type_v2\n(" REBUILD
                            "ctorch.nn.parameter\nParameter\n(" FLOATS "K\0K\2\x85K\1\x85\x89}t}tR");
-    tp_file *F = tp_file_open(write_all("x.pth", file, sizeof file - 1));
+    tp_file *F = tp_file_open(write_in_folder("x.pth", file, sizeof file - 1));
     cr_assert(tp_file_find(F, "v"), "%s", tp_file_why(F));
     cr_expect_arr_eq(tp_file_data(F, tp_file_find(F, "v")), "abcdefgh", 8);
     tp_file_close(F);
@@ -375,7 +368,7 @@ Test(torch_files, a_storage_that_the_archive_lacks)
     for (size_t i = 0; i + 8 < n; i++) /* in both directories */
         if (memcmp(bytes + i, "zip/data/3", 10) == 0 && bytes[i + 10] != '.')
             memcpy(bytes + i, "zip/data/x", 10);
-    tp_file *F = tp_file_open(write_all("x.pth", bytes, n));
+    tp_file *F = tp_file_open(write_in_folder("x.pth", bytes, n));
     cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
     int spoiled = 0;
     for (int i = 0; i < tp_file_count(F); i++) spoiled += tp_file_at(F, i)->code == TP_E_IO;
@@ -405,7 +398,7 @@ Test(torch_files, pickles_that_are_wrong)
                   "0a.",
                   "does not fit the pickle");
     REFUSE_PICKLE("]q\0h\0a.].", "contain themselves"); /* a list that is its own item */
-    refuse(write_all("x.pth", "\x80\2K\1.0123", 9), "not one of torch.save");
+    refuse(write_in_folder("x.pth", "\x80\2K\1.0123", 9), "not one of torch.save");
 }
 
 /* Each list holds the previous one twice: 2^30 values in a few bytes. */
@@ -419,7 +412,7 @@ Test(torch_files, a_pickle_that_explodes)
         n += sizeof level;
     }
     memcpy(file + n, ".].", 3);
-    refuse(write_all("x.pth", file, n + 3), "holds objects that are at so many places");
+    refuse(write_in_folder("x.pth", file, n + 3), "holds objects that are at so many places");
 }
 
 Test(torch_files, archives_that_are_wrong)
@@ -428,12 +421,12 @@ Test(torch_files, archives_that_are_wrong)
     unsigned char *bytes = read_all(containers[0], &n);
     for (size_t i = 0; i + 8 < n; i++) /* "zip/data.pkl", in both directories */
         if (memcmp(bytes + i, "data.pkl", 8) == 0) memcpy(bytes + i, "data.pcl", 8);
-    refuse(write_all("x.pth", bytes, n), "without a data.pkl");
+    refuse(write_in_folder("x.pth", bytes, n), "without a data.pkl");
     free(bytes);
 
     bytes = read_all(containers[0], &n);
     for (size_t i = 0; i + 3 < n; i++) /* the pickle ends without a value */
         if (memcmp(bytes + i, "\x80\2}", 3) == 0) bytes[i + 2] = '.';
-    refuse(write_all("x.pth", bytes, n), "no operand");
+    refuse(write_in_folder("x.pth", bytes, n), "no operand");
     free(bytes);
 }

@@ -9,14 +9,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 int fuzz_safetensors(const uint8_t *input, size_t size);
+int fuzz_numpy(const uint8_t *input, size_t size);
 int fuzz_torch(const uint8_t *input, size_t size);
 int fuzz_data(const uint8_t *input, size_t size);
 int fuzz_config(const uint8_t *input, size_t size);
+int fuzz_published(const uint8_t *input, size_t size);
+int fuzz_settings(const uint8_t *input, size_t size);
 int fuzz_image(const uint8_t *input, size_t size);
 int fuzz_bpe(const uint8_t *input, size_t size);
 int fuzz_coco(const uint8_t *input, size_t size);
 int fuzz_documents(const uint8_t *input, size_t size);
 int fuzz_table(const uint8_t *input, size_t size);
+int fuzz_dataset(const uint8_t *input, size_t size);
 int fuzz_texts(const uint8_t *input, size_t size);
 int fuzz_runs(const uint8_t *input, size_t size);
 int fuzz_programs(const uint8_t *input, size_t size);

@@ -2,7 +2,6 @@
  *
  *     a    arguments of `enwik8 train`
  *     m    "key=value" each: metadata of a checkpoint
- *     p    a publisher's config.json
  *
  * Arguments go through the table of options, the presets and the model's checks. Metadata go
  * through the readers of settings and model configurations (language models, and every model of the
@@ -17,10 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "enwik8.h"
-#include "imdb.h"
 
 enum { ARGUMENTS = 64, WHY = 4096 };
 
@@ -186,44 +183,6 @@ static void load_model(const char *path)
     fuzz_demand(f.t.why[0] || !is_quick(&f.cfg), "a refused file has a reason");
 }
 
-static char folder[64] = "";
-
-static void remove_folder(void)
-{
-    rmdir(folder);
-}
-
-/* The config.json beside published weights: heads divide the width, and all classes have different
- * names or none. */
-static void published(const uint8_t *input, size_t n)
-{
-    char why[8192] = "", weights[160];
-    tp_roberta_cfg c = { .dim = 24,
-                         .heads = 4,
-                         .rank = 8,
-                         .window = 16,
-                         .classes = 2,
-                         .head = TP_ROBERTA_CLS,
-                         .kind = n % 2 ? TP_ROBERTA_LONGFORMER : TP_ROBERTA_FULL };
-    class_list l = { 0 };
-    if (!folder[0]) {
-        fuzz_make_folder(folder);
-        atexit(remove_folder);
-    }
-    snprintf(weights, sizeof weights, "%s", fuzz_in(folder, "none.safetensors"));
-    fuzz_write(fuzz_in(folder, "config.json"), input, n);
-    tp_file *F = tp_file_open(weights);
-    fuzz_demand_reason(published_config(&c, F, why, sizeof why), why);
-    fuzz_demand(c.heads > 0 && c.dim % c.heads == 0 && c.window > 0, "heads divide the width");
-    why[0] = '\0';
-    fuzz_demand_reason(model_classes(&l, &c, F, why, sizeof why), why);
-    fuzz_demand(why[0] || l.n == 0 || (l.n == 2 && strcmp(l.name[0], l.name[1]) != 0),
-                "classes have names of their own");
-    class_list_free(&l);
-    tp_file_close(F);
-    unlink(fuzz_in(folder, "config.json"));
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     static tp_device *D;
@@ -237,7 +196,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     }
     memcpy(text, input, size);
     text[size] = '\0';
-    if (text[0] == 'p') published(input + 1, size - 1);
     if (text[0] == 'a') {
         FILE *const out = stdout, *const err = stderr;
         stdout = stderr = nowhere; /* help and refusals */

@@ -63,23 +63,24 @@ static void check_ids(const tp_text *X, tp_part s)
     }
 }
 
-static void stream(const tp_text *X, tp_part s, const tp_bytes_opts *o)
+static void stream(const tp_text *X, tp_part s, const tp_streams_opts *o)
 {
     int32_t x[CELLS], y[CELLS];
     const int64_t V = tp_text_vocab(X)->size, cells = o->batch * o->tokens;
-    tp_bytes *S = tp_bytes_new(X, s, o);
-    fuzz_demand_reason(tp_bytes_ok(S), tp_bytes_why(S));
-    for (int step = 0; step < STEPS && tp_bytes_ok(S); step++) {
-        if (step == STEPS / 2) tp_bytes_seek(S, INT64_MAX / 2);
-        fuzz_demand(tp_bytes_steps(S) > 0 && tp_bytes_next_host(S, x, y), "a good reader reads");
+    tp_streams *S = tp_streams_new(X, s, o);
+    fuzz_demand_reason(tp_streams_ok(S), tp_streams_why(S));
+    for (int step = 0; step < STEPS && tp_streams_ok(S); step++) {
+        if (step == STEPS / 2) tp_streams_seek(S, INT64_MAX / 2);
+        fuzz_demand(tp_streams_steps(S) > 0 && tp_streams_next_host(S, x, y),
+                    "a good reader reads");
         for (int64_t i = 0; i < cells; i++)
             fuzz_demand(x[i] >= 0 && x[i] < V && y[i] >= -1 && y[i] < V, "ids are in range");
     }
-    tp_bytes_free(S);
+    tp_streams_free(S);
 }
 
 /* Checks X and closes it. */
-static void check(tp_text *X, const tp_bytes_opts *o)
+static void check(tp_text *X, const tp_streams_opts *o)
 {
     fuzz_demand_reason(tp_text_ok(X), tp_text_why(X));
     if (tp_text_ok(X)) {
@@ -98,9 +99,9 @@ static void check(tp_text *X, const tp_bytes_opts *o)
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     if (size < OPTIONS) return 0;
-    const tp_bytes_opts streams = { .batch = 1 + input[3] % 16,
-                                    .tokens = 1 + input[3] / 16,
-                                    .all_targets = input[0] & 4 };
+    const tp_streams_opts streams = { .batch = 1 + input[3] % 16,
+                                      .tokens = 1 + input[3] / 16,
+                                      .all_targets = input[0] & 4 };
     tp_text_opts o = { .style = input[0] & 8 ? TP_TEXT_TXL : (tp_text_style)(input[0] % 4),
                        .valid = input[1] / 256.0,
                        .test = input[2] / 256.0,

@@ -1,6 +1,6 @@
 /* fuzz_programs.c - the input damages a run's folder (folder_damage), which one of the programs
- * enwik8, imagenet, lra, imdb and coco then resumes, evaluates, retrains or uses. The first byte
- * selects a row of `commands`; folder_damage takes the rest.
+ * enwik8, imagenet, lra, imdb, coco and gpt then resumes, evaluates, retrains or uses. The first
+ * byte selects a row of `commands`; folder_damage takes the rest.
  *
  * The following must hold: the program exits with 0 or 1; a run that succeeds has a complete
  * checkpoint; a resumed run that is refused leaves its checkpoint unchanged; a command that only
@@ -12,11 +12,12 @@
 #include "enwik8.h"
 #include "folder.h"
 #include "fuzz.h"
+#include "gpt_commands.h"
 #include "image_commands.h"
 #include "imdb.h"
 #include "lra.h"
 
-enum { ENWIK8, IMAGENET, LRA, IMDB, MLM, COCO, PROGRAMS };
+enum { ENWIK8, IMAGENET, LRA, IMDB, MLM, COCO, GPT, LORA, PROGRAMS };
 
 #define TEXT_MODEL                                                                                 \
     "--layers 1 --dim 8 --hidden 8 --heads 1 --chunk 4 --window 4 --tokens 8 --mem-len 8 "
@@ -42,6 +43,15 @@ enum { ENWIK8, IMAGENET, LRA, IMDB, MLM, COCO, PROGRAMS };
     "--run-dir coco-run --scenes 4 --valid-scenes 2 --scene-size 64 --sizes 64 --size 64 "         \
     "--longest 64 --batch 2 --threads 1 --warmup 1 --schedule constant --log-every 1 "             \
     "--eval-every 1 --checkpoint-every 1 "
+
+#define GPT_RATES                                                                                  \
+    "--tokens 8 --batch 2 --accumulation 1 --threads 1 --warmup 1 --schedule constant "            \
+    "--log-every 1 --eval-every 2 --eval-windows 2 --checkpoint-every 1 "
+#define GPT_RUN                                                                                    \
+    "--run-dir gpt-run --data text --model gpt2-mini "                                             \
+    "--set n_layer=1,n_embd=8,n_inner=8,n_head=1,n_positions=8 " GPT_RATES
+#define LORA_RUN                                                                                   \
+    "--run-dir adapted-run --data text --init gpt-run/last.safetensors --lora 2 " GPT_RATES
 
 typedef enum effect { READS, RESUMES, REPLACES } effect;
 
@@ -84,6 +94,15 @@ static const struct {
     { COCO, READS, coco_eval_main, "--run-dir coco-run --threads 1 --format json" },
     { COCO, READS, coco_predict_main, "image.png --run-dir coco-run --threads 1" },
     { COCO, REPLACES, coco_train_main, COCO_RUN "--overwrite --steps 1" },
+    { GPT, RESUMES, gpt_train_main, "--run-dir gpt-run --resume --steps 4" },
+    { GPT, READS, gpt_eval_main, "--run-dir gpt-run --data text --threads 1 --windows 4" },
+    { GPT, READS, gpt_generate_main, "--run-dir gpt-run --threads 1 --length 3" },
+    { GPT, REPLACES, gpt_train_main, GPT_RUN "--overwrite --steps 1" },
+    { GPT, READS, gpt_train_main,
+      GPT_RUN "--init gpt-run/last.safetensors --steps 1 --run-dir other --overwrite" },
+    { LORA, RESUMES, gpt_train_main, "--run-dir adapted-run --resume --steps 4" },
+    { LORA, READS, gpt_merge_main,
+      "--run-dir adapted-run --threads 1 --output merged.safetensors" },
 };
 
 static void make_text(void)
@@ -123,6 +142,8 @@ static void begin(folder run[PROGRAMS])
     fuzz_demand(folder_run(imdb_train_main, IMDB_RUN "--steps 2") == 0, "imdb train runs");
     fuzz_demand(folder_run(imdb_pretrain_main, MLM_RUN "--steps 2") == 0, "imdb pretrain runs");
     fuzz_demand(folder_run(coco_train_main, COCO_RUN "--steps 2") == 0, "coco runs");
+    fuzz_demand(folder_run(gpt_train_main, GPT_RUN "--steps 2") == 0, "gpt runs");
+    fuzz_demand(folder_run(gpt_train_main, LORA_RUN "--steps 2") == 0, "gpt adapts weights");
     fuzz_demand(rename("image-run/confusion.png", "image.png") == 0, "there is an image");
     for (int i = 0; i < PROGRAMS; i++) folder_read(&run[i]);
 }
@@ -141,7 +162,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     static folder run[PROGRAMS] = { { .path = "text-run" }, { .path = "image-run" },
                                     { .path = "lra-run" },  { .path = "imdb-run" },
-                                    { .path = "mlm-run" },  { .path = "coco-run" } };
+                                    { .path = "mlm-run" },  { .path = "coco-run" },
+                                    { .path = "gpt-run" },  { .path = "adapted-run" } };
     if (size < 3) return 0;
     if (!run[0].file[0].bytes) begin(run);
     const int k = input[0] % (int)(sizeof commands / sizeof *commands);

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/clm.h>
 #include <tapegrad/labelled_texts.h>
-#include <tapegrad/mlm.h>
 #include <unistd.h>
 
 enum { MOST = 4096, LONGEST = 64 };
@@ -50,13 +50,14 @@ static void open_file(const char *name, const uint8_t *input, size_t n, int flag
 {
     const tp_labelled_opts o = { .longest = flags & 1 ? 0 : LONGEST,
                                  .tail = flags & 2 ? LONGEST - 2 : 0,
-                                 .hold_back = flags & 4   ? -1
-                                              : flags & 8 ? 2
-                                                          : 0,
+                                 .hold_back_every = flags & 4   ? -1
+                                                    : flags & 8 ? 2
+                                                                : 0,
                                  .limit = flags & 16 ? 3 : 0,
                                  .unlabelled = flags & 32 };
     fuzz_write(in_folder(name), input, n);
-    tp_documents *S = tp_documents_labelled(in_folder(name), (tp_part)(flags / 64 % 3), X, &o);
+    tp_documents *S =
+        tp_documents_labelled_texts(in_folder(name), (tp_part)(flags / 64 % 3), X, &o);
     check(S, o.unlabelled);
     tp_documents_close(S);
     unlink(in_folder(name));
@@ -122,8 +123,8 @@ static void rows(const uint8_t *input, size_t n, int flags)
     }
     fuzz_write(in_folder(name), file, (size_t)(to - file));
     tp_documents *S =
-        tp_documents_labelled(in_folder(name), TP_TRAIN, X,
-                              &(tp_labelled_opts){ .longest = MOST + 2, .unlabelled = true });
+        tp_documents_labelled_texts(in_folder(name), TP_TRAIN, X,
+                                    &(tp_labelled_opts){ .longest = MOST + 2, .unlabelled = true });
     fuzz_demand(tp_documents_count(S) == count, "every row is read");
     at = input;
     for (int64_t i = 0; i < count; i++) {
@@ -147,19 +148,25 @@ static int64_t tokens_of(const tp_corpus *C)
 }
 
 /* Reads all training tokens and a batch. False: a token cannot be read. */
-static bool read_all(const tp_corpus *C, uint16_t *ids)
+static bool read_all(const tp_corpus *C, int32_t *ids)
 {
     char why[1100] = "";
     const int64_t n = tp_corpus_tokens(C, TP_TRAIN);
     const bool read = tp_corpus_read(C, TP_TRAIN, 0, n, ids, why, sizeof why);
     fuzz_demand_reason(read, why);
     for (int64_t i = 0; read && i < n; i++)
-        fuzz_demand(ids[i] < tp_bpe_size(X), "ids are in the vocabulary");
-    tp_loader *L = tp_mlm_new(C, &(tp_mlm_opts){ .batch = 2, .length = 16 });
+        fuzz_demand(ids[i] >= 0 && ids[i] < tp_bpe_size(X), "ids are in the vocabulary");
+    tp_loader *L = tp_mlm_loader_new(C, &(tp_mlm_loader_opts){ .batch = 2, .length = 16 });
     tp_mlm_batch b;
-    while (tp_mlm_next(L, &b))
+    while (tp_mlm_loader_next(L, &b))
         for (int64_t k = 0; k < b.rows; k++)
             fuzz_demand(b.target[k] >= 4 && b.row[k] < b.n * b.length, "targets are ordinary");
+    tp_loader_free(L);
+    L = tp_clm_loader_new(C, &(tp_clm_loader_opts){ .batch = 2, .length = 16 });
+    int64_t targets = 0;
+    tp_clm_batch c;
+    while (tp_clm_loader_next(L, &c)) targets += c.targets;
+    fuzz_demand(!read || n < 2 || !tp_loader_ok(L) || targets == n - 1, "windows have all tokens");
     tp_loader_free(L);
     return read;
 }
@@ -189,8 +196,7 @@ static bool is_packed(const uint8_t *input, size_t n)
 
 static void text(const uint8_t *input, size_t n, int flags)
 {
-    static uint16_t ids[2 * MOST];
-    static int32_t wide[2 * MOST];
+    static int32_t ids[2 * MOST];
     fuzz_write(in_folder("a"), input, n);
     tp_corpus *C = corpus("a", flags, NULL, 1), *D = corpus("a", flags, NULL, 2);
     fuzz_demand(tp_corpus_ok(C) == tp_corpus_ok(D) && tp_corpus_hash(C) == tp_corpus_hash(D),
@@ -202,9 +208,8 @@ static void text(const uint8_t *input, size_t n, int flags)
         if (tokens_of(C) <= 2 * MOST && read_all(C, ids)) {
             const bool marked = n >= 3 && memcmp(input, "\xef\xbb\xbf", 3) == 0;
             const int64_t last = tokens_of(C) - 1;
-            for (int64_t i = 0; i < last; i++) wide[i] = ids[i];
             if (flags % 3 == TP_DOCUMENT_FILE && !(flags & 4) && !is_packed(input, n))
-                expect_text(wide, last, input + 3 * marked, n - 3 * (size_t)marked);
+                expect_text(ids, last, input + 3 * marked, n - 3 * (size_t)marked);
         }
     }
     tp_corpus_close(C);
@@ -217,7 +222,7 @@ static void text(const uint8_t *input, size_t n, int flags)
 static void cache(const uint8_t *input, size_t n, int flags)
 {
     static const char sentence[] = "a short text, of two\n\ndocuments";
-    static uint16_t ids[2 * MOST];
+    static int32_t ids[2 * MOST];
     static uint8_t bytes[512];
     char path[160];
     unlink(in_folder("tokens"));

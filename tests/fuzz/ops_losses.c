@@ -32,6 +32,31 @@ static tp_tensor cross_entropy_smooth(ops_env *e, const ops_row *r)
     return tp_cross_entropy_smooth(ops_tape(e), x.t, target, smoothing, draw_reduction(e));
 }
 
+/* Weights of the classes of x, or none. */
+static tp_tensor weights_of(ops_env *e, tp_shape s)
+{
+    if (ops_flag(e)) return TP_NONE;
+    return ops_input(e, TP_SHAPE(ops_near(e, ops_dim(s, s.ndim - 1))));
+}
+
+static tp_tensor cross_entropy_weighted(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor target = target_of(e, x.s), weights = weights_of(e, x.s);
+    const double smoothing = ops_flag(e) ? ops_number(e) : 0.0;
+    return tp_cross_entropy_weighted(ops_tape(e), x.t, target, weights, smoothing,
+                                     draw_reduction(e));
+}
+
+static tp_tensor nll_weighted(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor target = target_of(e, x.s), weights = weights_of(e, x.s);
+    return tp_nll_weighted(ops_tape(e), x.t, target, weights, draw_reduction(e));
+}
+
 static tp_tensor focal(ops_env *e, const ops_row *r)
 {
     (void)r;
@@ -121,6 +146,8 @@ static tp_tensor ctc(ops_env *e, const ops_row *r)
 const ops_row ops_losses[] = {
     { .name = "cross_entropy", .run = cross_entropy },
     { .name = "cross_entropy_smooth", .run = cross_entropy_smooth },
+    { .name = "cross_entropy_weighted", .run = cross_entropy_weighted },
+    { .name = "nll_weighted", .run = nll_weighted },
     { .name = "focal", .run = focal },
     { .name = "giou", .run = giou },
     { .name = "nll", .run = nll },

@@ -187,7 +187,10 @@ void ops_demand_life(ops_env *e)
     figures f;
     tp_tape *T = e->w[OPS_REAL].T;
     const char *name = tp_device_stats(e->w[OPS_REAL].D).isa;
-    const int isa = strcmp(name, "avx512") == 0 ? 2 : strcmp(name, "avx2") == 0 ? 1 : 0;
+    const int isa = strcmp(name, "amx") == 0      ? 3
+                    : strcmp(name, "avx512") == 0 ? 2
+                    : strcmp(name, "avx2") == 0   ? 1
+                                                  : 0;
     const int dtype = (int)tp_compute_dtype(T);
     bool ok = compute(e, &f);
     if (!ok && e->no_memory) {

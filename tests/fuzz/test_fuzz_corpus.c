@@ -43,14 +43,29 @@ Test(fuzz_corpus, torch)
     cr_expect_geq(replay("torch", fuzz_torch), 20, "the corpus is there");
 }
 
+Test(fuzz_corpus, numpy)
+{
+    cr_expect_geq(replay("numpy", fuzz_numpy), 20, "the corpus is there");
+}
+
 Test(fuzz_corpus, data)
 {
     cr_expect_geq(replay("data", fuzz_data), 20, "the corpus is there");
 }
 
+Test(fuzz_corpus, settings)
+{
+    cr_expect_geq(replay("settings", fuzz_settings), 15, "the corpus is there");
+}
+
 Test(fuzz_corpus, config)
 {
     cr_expect_geq(replay("config", fuzz_config), 20, "the corpus is there");
+}
+
+Test(fuzz_corpus, published)
+{
+    cr_expect_geq(replay("published", fuzz_published), 20, "the corpus is there");
 }
 
 Test(fuzz_corpus, image)
@@ -96,6 +111,11 @@ Test(fuzz_corpus, documents)
 Test(fuzz_corpus, table)
 {
     cr_expect_geq(replay("table", fuzz_table), 20, "the corpus is there");
+}
+
+Test(fuzz_corpus, dataset)
+{
+    cr_expect_geq(replay("dataset", fuzz_dataset), 20, "the corpus is there");
 }
 
 Test(fuzz_corpus, report)

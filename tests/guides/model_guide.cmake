@@ -36,9 +36,12 @@ file(GLOB MODEL_VIEWS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/models/*.c)
 guide_program(guide_tp_models ${PROJECT_SOURCE_DIR}/tools/tp-models.c
   ${PROJECT_SOURCE_DIR}/tools/print_text.c ${MODEL_VIEWS})
 target_include_directories(guide_tp_models PRIVATE ${PROJECT_SOURCE_DIR}/tools)
+target_link_libraries(guide_tp_models PRIVATE program_shared)
 guide_program(guide_model_table models/test_model_table.c support/folder.c)
 guide_program(guide_model_members models/test_model_members.c)
-guide_program(guide_patch_mlp ${GUIDE_DIR}/test_patch_mlp.c support/models.c support/device.c)
+guide_program(guide_patch_mlp ${GUIDE_DIR}/test_patch_mlp.c support/models.c support/device.c
+  support/amx.c)
+target_include_directories(guide_patch_mlp PRIVATE ${PROJECT_SOURCE_DIR}) # of support/amx.c
 guide_program(guide_op_macs ops/test_op_macs.c ${PROJECT_BINARY_DIR}/op_table.c)
 add_test(NAME model_guide_shown COMMAND guide_tp_models --summary PatchMLP-S --fold)
 set_tests_properties(model_guide_shown PROPERTIES

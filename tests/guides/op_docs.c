@@ -49,13 +49,23 @@ static void call(char *text, const char *op)
     if (s) strcat(text, ")");
 }
 
+/* The header that declares the op's function. */
+static void header(char *text, const char *op)
+{
+    const op_signature *s = op_signature_of(op);
+    if (s)
+        sprintf(text + strlen(text), " | `%s` | ", strchr(s->header, '/') + 1);
+    else
+        strcat(text, " | | ");
+}
+
 static void describe(char *text, const tp_op *op)
 {
     strcat(text, "| `");
     call(text, op->name);
     strcat(text, "` | ");
     cell(text, op->doc ? op->doc : "");
-    strcat(text, " | ");
+    header(text, op->name);
     count(text, "input", op->nx);
     strcat(text, ", ");
     count(text, "output", op->ny);
@@ -116,10 +126,11 @@ int main(int argc, char **argv)
         "# Ops\n\n"
         "Made by `op_docs` from the op table and the prototypes in `include/tapegrad/ops/`, which "
         "say more. Where a\n"
-        "function has the op's name, its parameters after the tape follow.\n"
+        "function has the op's name, its parameters after the tape follow, and the header that "
+        "declares it.\n"
         "Outputs count hidden ones, which only backward reads. *compute dtype*: inputs are\n"
         "brought to the tape's; *adds*: backward can add to a gradient, which saves a pass.\n\n"
-        "| op | what | inputs, outputs | notes |\n|---|---|---|---|\n");
+        "| op | what | header | inputs, outputs | notes |\n|---|---|---|---|---|\n");
     for (const tp_op *const *op = tp_op_table; *op; op++) describe(text, *op);
     express(text);
     if (argc == 3 && strcmp(argv[1], "--check") == 0) return check(text, argv[2]);

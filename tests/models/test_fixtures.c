@@ -171,6 +171,23 @@ Test(fixtures, image_baselines_f32)
     run_area("image_baselines", TP_F32);
 }
 
+/* The area has models that are not built, too. */
+Test(fixtures, image_more)
+{
+    static const char *const cases[] = { "deit_ln_reduced", "deit_ln_reduced_avg" };
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
+    for (int i = 0; i < 4; i++) {
+        const parity_opts o = { .D = D, .compute = i < 2 ? TP_F32 : TP_F64 };
+        char name[128], path[1024];
+        parity_result r;
+        if (device_is_cuda() && o.compute == TP_F64) break;
+        snprintf(name, sizeof name, "image_more/%s.safetensors", cases[i % 2]);
+        fixture_find(name, path, sizeof path);
+        cr_expect_eq(parity_run(&r, path, &o), 0, "%s: %s", name, r.why);
+    }
+    tp_device_close(D);
+}
+
 Test(fixtures, detection_f64)
 {
     if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");

@@ -110,7 +110,7 @@ static void compare_masks(tp_lra_kind kind, bool pair)
     uint64_t seed, offset;
     fill(ids, each * B, N);
     tp_random_state(r.T, &seed, &offset);
-    const tp_tensor x = tp_from(r.T, TP_I32, tp_model_shape(&c, B, 0), ids);
+    const tp_tensor x = tp_from(r.T, TP_I32, tp_model_input_shape(&c, B, 0), ids);
     read_logits(&r, tp_net_forward(r.T, r.net, NULL, x), a);
     tp_reset(r.T);
     tp_set_random_state(r.T, seed, offset);

@@ -111,6 +111,7 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     memcpy(&x, &large.at, sizeof x);
     c.ls.attn.masked = c.ls.project_first = true;
     c.ls.attn.clamp = 7;
+    c.ls.window_heads = 3;
     c.dropout = 0.1 + 0.2;
     c.ls.attn.dropout = 0.05;
     x.same_length = true;
@@ -125,7 +126,7 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     cr_expect(d.vocab == 32 && d.layers == 30 && d.dim == 512 && d.ls.attn.clamp == 7 && d.pre_ln &&
               d.gelu && !d.bias && d.ls.attn.masked && d.ls.project_first && !d.ls.attn.segment &&
               !d.ls.ln_local && d.dropout == c.dropout && d.ls.attn.dropout == 0.05 &&
-              d.ls.attn.window == 512);
+              d.ls.attn.window == 512 && d.ls.window_heads == 3);
     cr_expect(!tp_model_read_cfg(&tp_model_txl, &y, F, why, sizeof why));
     cr_expect(strstr(why, "'transformer-ls-lm', not 'transformer-xl'"), "%s", why);
     tp_file_close(F);

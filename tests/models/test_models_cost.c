@@ -32,6 +32,32 @@ Test(models, flops)
     }
 }
 
+/* Costs take no memory of the host: this table of positions has 512 GiB. */
+Test(models, flops_beyond_the_memory_of_the_host)
+{
+    char why[256];
+    tp_model_cfg cfg;
+    cr_assert(tp_model_preset(&cfg, "txl-base", why, sizeof why) &&
+                  tp_model_change(&cfg, "d_model=65536", NULL, why, sizeof why),
+              "%s", why);
+    cr_expect_gt(tp_model_cost(&cfg, 1 << 10, 1 << 20).macs, 0.0);
+}
+
+/* True only where nothing is computed. */
+Test(models, dry_tapes)
+{
+    tp_device *dry = device_open(&(tp_device_opts){ .threads = 1, .dry = true });
+    tp_device *real = device_open(&(tp_device_opts){ .threads = 1 });
+    tp_tape *T = tp_tape_new(dry, NULL), *U = tp_tape_new(real, NULL);
+    cr_expect(tp_dry(T));
+    cr_expect_not(tp_dry(U));
+    cr_expect_not(tp_dry(NULL));
+    tp_tape_free(T);
+    tp_tape_free(U);
+    tp_device_close(dry);
+    tp_device_close(real);
+}
+
 /* The bytes that a recorded forward pass adds to a reset tape. */
 static double measure(tp_device *D, const tp_ls_lm_cfg *ls, const tp_txl_cfg *xl, int M)
 {
@@ -81,6 +107,11 @@ Test(models, activation_memory)
         { true, true, true, TP_RECOMPUTE_NONE, { .attn = { .rank = 0, .window = 64 } } },
         { true, false, true, TP_RECOMPUTE_NONE, { .attn = { .rank = 2, .window = 0 } } },
         { true, false, true, TP_RECOMPUTE_NONE, { .attn = { .rank = 2 }, .ln_local = true } },
+        { true,
+          false,
+          true,
+          TP_RECOMPUTE_NONE,
+          { .attn = { .rank = 2, .window = 64 }, .window_heads = 1 } },
         { true,
           false,
           true,

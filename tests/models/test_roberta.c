@@ -188,7 +188,7 @@ static double kept(const tp_model_cfg *c)
     double bytes[2];
     for (int k = 0; k < 2; k++) { /* the first run also allocates gradients */
         tp_reset(T);
-        const tp_tensor ids = tp_full(T, TP_I32, tp_model_shape(c, 1, 0), 0.0);
+        const tp_tensor ids = tp_full(T, TP_I32, tp_model_input_shape(c, 1, 0), 0.0);
         bytes[0] = (double)tp_device_stats(dev).live_bytes;
         const tp_tensor z = tp_net_forward(T, net, NULL, ids);
         bytes[1] = (double)tp_device_stats(dev).live_bytes;

@@ -282,13 +282,18 @@ typedef struct rig {
     tp_vil m;
 } rig;
 
-static void open_rig(rig *r, tp_vil_cfg c, bool train)
+static void open_rig_in(rig *r, tp_vil_cfg c, bool train, tp_dtype compute)
 {
     r->D = device_open(&(tp_device_opts){ .threads = 1 });
     r->P = tp_params_new(r->D, &(tp_params_opts){ .seed = 2 });
-    r->T = tp_tape_new(r->D, &(tp_tape_opts){ .seed = 7, .train = train });
+    r->T = tp_tape_new(r->D, &(tp_tape_opts){ .seed = 7, .train = train, .compute = compute });
     tp_model_vil.init(r->P, &r->m, "", &c);
     cr_assert(tp_params_ok(r->P), "%s", tp_params_why(r->P));
+}
+
+static void open_rig(rig *r, tp_vil_cfg c, bool train)
+{
+    open_rig_in(r, c, train, TP_F32);
 }
 
 static void close_rig(rig *r)
@@ -313,14 +318,14 @@ static const tp_vil_kind kinds[] = { TP_VIL_WINDOW, TP_VIL_GLOBAL,    TP_VIL_FUL
                                      TP_VIL_SRA,    TP_VIL_PERFORMER, TP_VIL_LS };
 
 /* Loss and gradient norm of a step with drop path and random shifts. */
-static void train_once(tp_vil_cfg c, double out[2])
+static void train_once(tp_vil_cfg c, tp_dtype compute, double out[2])
 {
     static rig r;
     const int32_t y[2] = { 1, 3 };
     c.drop_path = 0.3;
     c.shift = TP_VIL_SHIFT_RANDOM;
     c.stage[0].rank = 2;
-    open_rig(&r, c, true);
+    open_rig_in(&r, c, true, compute);
     const tp_tensor logits = tp_model_vil.forward(r.T, &r.m, NULL, images(r.T, 2, 48));
     const tp_tensor loss =
         tp_cross_entropy(r.T, logits, tp_from(r.T, TP_I32, TP_SHAPE(2), y), TP_MEAN);
@@ -337,14 +342,29 @@ Test(vil, recomputation_changes_nothing)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         double whole[2], again[2];
         tp_vil_cfg c = small(kinds[i]);
-        train_once(c, whole);
+        train_once(c, TP_F32, whole);
         cr_expect(isfinite(whole[1]) && whole[1] > 0.0, "kind %d", (int)kinds[i]);
         for (int k = TP_RECOMPUTE_ATTENTION; k <= TP_RECOMPUTE_BLOCK; k++) {
             c.recompute = (tp_recompute)k;
-            train_once(c, again);
+            train_once(c, TP_F32, again);
             cr_expect(whole[0] == again[0] && whole[1] == again[1], "kind %d, %d: %g %g, %g %g",
                       (int)kinds[i], k, whole[0], again[0], whole[1], again[1]);
         }
+    }
+}
+
+/* Mixed precision changes a step by rounding only. */
+Test(vil, mixed_precision)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        double f32[2], bf16[2];
+        const tp_vil_cfg c = small(kinds[i]);
+        train_once(c, TP_F32, f32);
+        train_once(c, TP_BF16, bf16);
+        cr_expect(fabs(bf16[0] - f32[0]) < 0.01 * f32[0] && fabs(bf16[1] - f32[1]) < 0.05 * f32[1],
+                  "kind %d: loss %g, %g in f32; norm %g, %g in f32", (int)kinds[i], bf16[0], f32[0],
+                  bf16[1], f32[1]);
+        cr_expect(bf16[0] != f32[0], "kind %d", (int)kinds[i]);
     }
 }
 

@@ -62,6 +62,8 @@ Test(vit, activation_memory)
     of(&one)->classes = of(&two)->classes = 10;
     models_expect_memory("ViT", &one);
     models_expect_memory("distilled DeiT", &two);
+    of(&one)->patch_norm = of(&one)->avg_pool = true;
+    models_expect_memory("norm of patches, mean", &one);
 }
 
 Test(vit, initial_values)
@@ -103,6 +105,8 @@ Test(vit, any_size)
     tp_model_cfg one = small(false), two = small(true);
     models_expect_sizes("ViT", &one, sizes);
     models_expect_sizes("distilled DeiT", &two, sizes);
+    of(&one)->patch_norm = of(&one)->avg_pool = true;
+    models_expect_sizes("norm of patches, mean", &one, sizes);
 }
 
 Test(vit, recomputed_blocks)
@@ -113,6 +117,9 @@ Test(vit, recomputed_blocks)
     models_expect_recomputation("dropout", &c, true);
     of(&c)->drop_path = of(&c)->dropout = 0.0;
     models_expect_recomputation("plain", &c, true);
+    of(&c)->distilled = false;
+    of(&c)->patch_norm = of(&c)->avg_pool = true;
+    models_expect_recomputation("norm of patches, mean", &c, true);
 }
 
 /* ---- both heads ---- */
@@ -270,7 +277,7 @@ Test(vit, weights_that_do_not_fit, .init = make_folder, .fini = remove_folder)
 
 Test(vit, impossible_configurations)
 {
-    tp_model_cfg rows[8];
+    tp_model_cfg rows[9];
     static const char *const texts[] = {
         "dim = 0 must be 1 to 1048576",
         "24 does not divide into 5 heads",
@@ -280,8 +287,9 @@ Test(vit, impossible_configurations)
         "num_classes = 0 must be 1 to 1048576",
         "patches of side 33 leave nothing of 32 x 48 pixels",
         "dropout must be in [0,1), not 1",
+        "avg_pool: both heads of a distilled model",
     };
-    for (int i = 0; i < 8; i++) rows[i] = small(false);
+    for (int i = 0; i < 9; i++) rows[i] = small(i == 8);
     of(&rows[0])->dim = 0;
     of(&rows[1])->heads = 5;
     of(&rows[2])->heads = 0;
@@ -290,5 +298,6 @@ Test(vit, impossible_configurations)
     of(&rows[5])->classes = 0;
     of(&rows[6])->patch = 33;
     of(&rows[7])->dropout = 1.0;
-    for (int i = 0; i < 8; i++) models_expect_refused(&rows[i], texts[i]);
+    of(&rows[8])->avg_pool = true;
+    for (int i = 0; i < 9; i++) models_expect_refused(&rows[i], texts[i]);
 }

@@ -205,6 +205,50 @@ Test(transformer, another_memory_in_the_same_cache)
 }
 
 /* Padded prompts: masked cached tokens have no influence. */
+/* Beams that grow from one prompt: after a reorder, text b goes on as text index[b] would have. */
+Test(transformer, caches_are_reordered)
+{
+    enum { BEAMS = 4 };
+    static const int32_t index[BEAMS] = { 2, 0, 2, 1 };
+    const tp_encoder_layer_cfg cfg = { DIM, 24, HEADS, TP_ACT_RELU, CAUSAL };
+    double want[B * N * DIM], next[B * DIM], beams[BEAMS * DIM], got[BEAMS * DIM];
+    bench b = open_bench();
+    tp_encoder_layer_m m;
+    tp_encoder_layer_init(b.P, &m, "layer", cfg);
+    tp_kv_cache cache = { .room = N };
+    const tp_tensor all = tokens(b.T, 0, N, N, 0.5);
+    values_read(b.T, tp_encoder_layer_forward(b.T, &m, all, TP_NONE), want);
+    values_read(b.T, tp_slice(b.T, all, 1, 4, 1), next);
+    tp_encoder_layer_decode(b.T, &m, &cache, tokens(b.T, 0, 4, N, 0.5), TP_NONE);
+    const tp_tensor i = tp_from(b.T, TP_I32, TP_SHAPE(BEAMS), index);
+    tp_kv_cache_reorder(b.T, &cache, i);
+    cr_assert(tp_ok(b.T) && cache.texts == BEAMS, "%s", tp_why(b.T));
+    for (int k = 0; k < BEAMS; k++)
+        memcpy(beams + k * DIM, next + index[k] * DIM, DIM * sizeof *beams);
+    const tp_tensor x = values_constant(b.T, device_real(), TP_SHAPE(BEAMS, 1, DIM), beams);
+    values_read(b.T, tp_encoder_layer_decode(b.T, &m, &cache, x, TP_NONE), got);
+    cr_assert(tp_ok(b.T), "%s", tp_why(b.T));
+    for (int k = 0; k < BEAMS; k++) {
+        const double error = values_error(got + k * DIM, want + (index[k] * N + 4) * DIM, DIM, 1.0);
+        cr_expect_leq(error, device_limit(1e-12, 2e-5), "beam %d: the error is %g", k, error);
+    }
+    tp_kv_cache none = { .room = 3 };
+    tp_kv_cache_reorder(b.T, &none, i);
+    cr_expect(strstr(tp_why(b.T), "kv_cache_reorder: the cache holds nothing yet; decode first"),
+              "%s", tp_why(b.T));
+    tp_clear(b.T);
+    tp_kv_cache_reorder(b.T, NULL, i);
+    cr_expect(strstr(tp_why(b.T), "kv_cache_reorder: NULL was given in place of a cache"), "%s",
+              tp_why(b.T));
+    tp_clear(b.T);
+    tp_record(b.T, true);
+    tp_kv_cache_reorder(b.T, &cache, i);
+    cr_expect(strstr(tp_why(b.T), "cannot be recorded"), "%s", tp_why(b.T));
+    tp_clear(b.T);
+    tp_kv_cache_free(b.T, &cache);
+    close_bench(&b);
+}
+
 Test(transformer, masked_tokens_of_a_cache)
 {
     bench b = open_bench();

@@ -83,13 +83,13 @@ static tp_tensor logits(tp_tape *T, const geometry *g, tp_tensor qc, tp_tensor q
 }
 
 /* 1 for queries that see at least one vector, else 0: [1,1,N,1]. */
-static tp_tensor seeing(tp_tape *T, const geometry *g)
+static tp_tensor seeing(tp_tape *T, const geometry *g, tp_dtype dt)
 {
-    double *seen = calloc((size_t)g->N + 1, sizeof *seen);
+    uint8_t *seen = calloc((size_t)g->N + 1, sizeof *seen);
     for (int64_t t = 0; t < g->N; t++)
         for (int64_t v = 0; v < g->nc; v++)
-            if (chunk_row(g, t, v) >= 0) seen[t] = 1.0;
-    const tp_tensor y = tp_from(T, TP_F64, TP_SHAPE(1, 1, g->N, 1), seen);
+            if (chunk_row(g, t, v) >= 0) seen[t] = 1;
+    const tp_tensor y = tp_cast(T, tp_from(T, TP_U8, TP_SHAPE(1, 1, g->N, 1), seen), dt);
     free(seen);
     return y;
 }
@@ -143,6 +143,6 @@ tp_tensor ref_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
     tp_tensor p = tp_softmax(T, e);
     if (cfg.dropout > 0) p = drop(T, &g, p);
     tp_tensor y = tp_matmul(T, p, v); /* [B,H,N,D] */
-    if (cfg.window == 0) y = tp_mul(T, y, seeing(T, &g));
+    if (cfg.window == 0) y = tp_mul(T, y, seeing(T, &g, tp_dtype_of(y)));
     return tp_reshape(T, tp_permute(T, y, TP_SHAPE(0, 2, 1, 3)), TP_SHAPE(g.B, N, H * D));
 }

@@ -91,6 +91,9 @@ tp_tensor ref_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act a
     case TP_ACT_GELU: return tp_gelu(T, z);
     case TP_ACT_QUICK_GELU: return tp_quick_gelu(T, z);
     case TP_ACT_SILU: return tp_silu(T, z);
+    case TP_ACT_GELU_TANH: return tp_gelu_tanh(T, z);
+    case TP_ACT_TANH: return tp_tanh(T, z);
+    case TP_ACT_SIGMOID: return tp_sigmoid(T, z);
     case TP_ACT_NONE: break;
     }
     return z;

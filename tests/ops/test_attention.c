@@ -8,6 +8,7 @@
 #include <tapegrad/tapegrad.h>
 
 #include "ops/ref_attention.h"
+#include "support/amx.h"
 #include "support/values.h"
 
 typedef ref_attention_case problem;
@@ -177,15 +178,18 @@ Test(attention, in_f32_on_every_instruction_set)
 
 Test(attention, in_bf16)
 {
-    tp_device *D = tp_device_open("cpu", NULL);
-    for (const problem *p = table; p < table + PROBLEMS; p++) {
-        if (p->size > 1.0) continue;
-        answer want = solve(p, D, TP_F32, false), a = solve(p, D, TP_BF16, false);
-        expect_close(p, "bf16", &a, &want, 4e-2);
-        release(&want);
-        release(&a);
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AMX; isa++) {
+        if (!amx_isa_runs(isa)) continue;
+        tp_device *D = amx_open(&(tp_device_opts){ .threads = 2, .isa = isa });
+        for (const problem *p = table; p < table + PROBLEMS; p++) {
+            if (p->size > 1.0) continue;
+            answer want = solve(p, D, TP_F32, false), a = solve(p, D, TP_BF16, false);
+            expect_close(p, tp_device_stats(D).isa, &a, &want, 4e-2);
+            release(&want);
+            release(&a);
+        }
+        tp_device_close(D);
     }
-    tp_device_close(D);
 }
 
 Test(attention, has_the_same_bits_on_any_number_of_threads)

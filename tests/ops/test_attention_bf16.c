@@ -1,11 +1,12 @@
 /* test_attention_bf16.c - attention of bf16 tensors against the same ops in f64, with odd and even
  * sizes, masks and dropout: errors of results and gradients, in norm, match rounding of inputs,
- * probabilities and results to bf16. Bits do not depend on threads. */
+ * probabilities and results to bf16. Bits do not depend on threads. Both also by tiles of AMX. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "ops/ref_map.h"
+#include "support/amx.h"
 #include "support/trial.h"
 #include "support/values.h"
 #include "tensor/bf16.h"
@@ -129,16 +130,18 @@ static double error_of(const double *a, const double *b, int64_t n)
     return sqrt(size > 0.0 ? off / size : off);
 }
 
-Test(attention_bf16, errors_are_those_of_rounding)
+static void check_errors(tp_isa isa)
 {
     for (const problem *p = problems; p < problems + PROBLEMS; p++) {
         trial t = trial_of(p);
+        t.isa = isa;
         double *x[NX] = { NULL };
         for (int i = 0; i < NX; i++)
             if (t.in[i].ndim)
                 t.x[i] = x[i] = exact_in_bf16(trial_count(&t.in[i]), 10 + (uint64_t)i);
         trial exact = t;
         exact.dtype = exact.compute = TP_F64;
+        exact.isa = TP_ISA_AUTO;
         trial_result a = trial_run(&t), b = trial_run(&exact);
         cr_assert_str_empty(a.why, "%s: %s", p->name, a.why);
         cr_assert_str_empty(b.why, "%s: %s", p->name, b.why);
@@ -154,10 +157,36 @@ Test(attention_bf16, errors_are_those_of_rounding)
     }
 }
 
-Test(attention_bf16, bits_do_not_depend_on_threads)
+static void check_threads(tp_isa isa)
 {
     for (const problem *p = problems; p < problems + PROBLEMS; p++) {
-        const trial t = trial_of(p);
-        cr_expect(trial_same_on_threads(&t), "%s", p->name);
+        trial t = trial_of(p);
+        t.isa = isa;
+        cr_expect(trial_same_on_threads(&t), "%s, isa %d", p->name, (int)isa);
     }
+}
+
+Test(attention_bf16, errors_are_those_of_rounding)
+{
+    check_errors(TP_ISA_AUTO);
+}
+
+Test(attention_bf16, bits_do_not_depend_on_threads)
+{
+    check_threads(TP_ISA_AUTO);
+}
+
+Test(attention_bf16, errors_by_tiles_of_amx)
+{
+    if (!amx_isa_runs(TP_ISA_AMX)) cr_skip_test("neither AMX nor AVX-512 with bf16");
+    const int64_t before = amx_products();
+    check_errors(TP_ISA_AMX);
+    cr_expect(amx_products() > before || !amx_stood_for(), "no tiles were multiplied");
+    cr_expect_eq(amx_holders(), 0, "threads keep tiles");
+}
+
+Test(attention_bf16, bits_by_tiles_of_amx)
+{
+    if (!amx_isa_runs(TP_ISA_AMX)) cr_skip_test("neither AMX nor AVX-512 with bf16");
+    check_threads(TP_ISA_AMX);
 }

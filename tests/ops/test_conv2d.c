@@ -136,7 +136,7 @@ static const layer large[] = {
 
 Test(conv2d, bf16)
 {
-    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AMX; isa++) {
         if (!trial_can(TP_F32, isa)) continue;
         check(&layers[1], TP_F32, TP_BF16, isa, 2e-2);
         check(&layers[4], TP_F32, TP_BF16, isa, 2e-2);

@@ -118,7 +118,7 @@ static void compare(const layer *l, tp_dtype compute, tp_isa isa)
 
 Test(conv2d_relu, bf16)
 {
-    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++)
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AMX; isa++)
         for (size_t i = 0; trial_can(TP_F32, isa) && i < COUNT(layers); i++)
             compare(&layers[i], TP_BF16, isa);
 }

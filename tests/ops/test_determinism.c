@@ -36,6 +36,18 @@ static tp_tensor layernorm(tp_tape *T, const tp_tensor *x)
     return tp_layernorm(T, x[0], x[1], x[2], 1e-5);
 }
 
+/* Of k, v, w and b. */
+static tp_tensor layernorm_kv(tp_tape *T, const tp_tensor *x)
+{
+    const tp_kv y = tp_layernorm_kv(T, x[0], x[1], x[2], x[3], 1e-5);
+    return tp_concat(T, 0, y.k, y.v);
+}
+
+static tp_tensor linear_dropout(tp_tape *T, const tp_tensor *x)
+{
+    return tp_linear_dropout(T, x[0], x[1], x[2], TP_ACT_GELU, 0.3);
+}
+
 static tp_tensor rmsnorm(tp_tape *T, const tp_tensor *x)
 {
     return tp_rmsnorm(T, x[0], x[1], 1e-5);
@@ -213,6 +225,10 @@ static const op_case cases[] = {
     { "matmul", matmul, 2, 0, { { 3, { 9, 130, 65 } }, { 3, { 9, 65, 70 } } } },
     { "matmul, shared", matmul_shared, 2, 0, { { 3, { 9, 130, 65 } }, { 2, { 70, 65 } } } },
     { "layernorm", layernorm, 3, 0, { { 2, { 1003, 130 } }, { 1, { 130 } }, { 1, { 130 } } } },
+    { "layernorm_kv", layernorm_kv, 4, 0,
+      { { 2, { 1003, 130 } }, { 2, { 570, 130 } }, { 1, { 130 } }, { 1, { 130 } } } },
+    { "linear_dropout", linear_dropout, 3, 0,
+      { { 2, { 300, 30 } }, { 2, { 515, 30 } }, { 1, { 515 } } } },
     { "rmsnorm", rmsnorm, 2, 0, { { 2, { 1003, 130 } }, { 1, { 130 } } } },
     { "batchnorm", batchnorm, 3, 0,
       { { 2, { 1003, 33 } }, { 1, { 33 } }, { 1, { 33 } }, { 1, { 33 } }, { 1, { 33 } } } },

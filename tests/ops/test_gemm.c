@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cpu/kit/gemm.h"
+#include "support/amx.h"
 #include "support/values.h"
 #include "tensor/bf16.h"
 #include "tensor/kernel.h"
@@ -173,12 +174,11 @@ static void check(tp_device *const *devices, const sizes *s, tp_dtype real, tp_d
 
 Test(gemm, every_form)
 {
-    tp_device *devices[TP_ISA_AVX512 + 2] = { NULL };
+    tp_device *devices[TP_ISA_AMX + 1] = { NULL };
     int count = 0;
-    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++)
-        if (tp_isa_runs(isa))
-            devices[count++] =
-                tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AMX; isa++)
+        if (amx_isa_runs(isa))
+            devices[count++] = amx_open(&(tp_device_opts){ .threads = THREADS, .isa = isa });
     for (size_t i = 0; i < COUNT(cases); i++)
         for (int form = 0; form < 8; form++) {
             check(devices, &cases[i], TP_F32, TP_F32, form);
@@ -231,9 +231,9 @@ static void check_special(tp_device *D, tp_dtype real, int M, bool ta, bool tb)
 
 Test(gemm, nan_and_infinity)
 {
-    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
-        if (!tp_isa_runs(isa)) continue;
-        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AMX; isa++) {
+        if (!amx_isa_runs(isa)) continue;
+        tp_device *D = amx_open(&(tp_device_opts){ .threads = THREADS, .isa = isa });
         for (int form = 0; form < 4; form++) {
             check_special(D, TP_F32, 13, form & 1, form & 2);
             check_special(D, TP_BF16, 48, form & 1, form & 2);
@@ -248,7 +248,7 @@ Test(gemm, nan_and_infinity)
 static float *by_threads(const sizes *s, tp_dtype real, int form, tp_isa isa, int threads)
 {
     const bool ta = form & 1, tb = form & 2;
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads, .isa = isa });
+    tp_device *D = amx_open(&(tp_device_opts){ .threads = threads, .isa = isa });
     const int64_t n = s->n > s->k ? s->n : s->k;
     void *work = aligned_alloc(64, (size_t)threads * tp__gemm_scratch(real, n));
     float *a = calloc((size_t)(s->m * s->k), sizeof *a),
@@ -287,8 +287,8 @@ Test(gemm, same_bits_for_any_threads)
         { "rows for all threads", 1039, 65, 70, 1, false },
     };
     const int threads[] = { 2, 3, 16 };
-    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
-        if (!tp_isa_runs(isa)) continue;
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AMX; isa++) {
+        if (!amx_isa_runs(isa)) continue;
         for (size_t i = 0; i < COUNT(wide); i++)
             for (int form = 0; form < 8; form++) {
                 const tp_dtype real = form & 4 ? TP_BF16 : TP_F32;
@@ -323,9 +323,9 @@ Test(gemm, finished_tiles_are_reported)
     static float a[TOLD_M * 4], b[4 * TOLD_N], c[TOLD_M * TOLD_N];
     for (int i = 0; i < TOLD_M * 4; i++) a[i] = 2.0f;
     for (int i = 0; i < 4 * TOLD_N; i++) b[i] = 1.0f;
-    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
-        if (!tp_isa_runs(isa)) continue;
-        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AMX; isa++) {
+        if (!amx_isa_runs(isa)) continue;
+        tp_device *D = amx_open(&(tp_device_opts){ .threads = THREADS, .isa = isa });
         void *work = aligned_alloc(64, THREADS * tp__gemm_scratch(TP_F32, TOLD_N));
         memset(told, 0, sizeof told);
         tp__gemm_parallel(D, &(tp_gemm){ .dtype = TP_F32,

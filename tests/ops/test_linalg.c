@@ -1,11 +1,12 @@
 /* test_linalg.c - matmul and linear against naive loops in f64: values and gradients, transposes,
- * shapes split in every way, empty sizes, bf16, equal bits on any number of threads, and messages
- * for mismatched shapes. */
+ * shapes split in every way, empty sizes, bf16, dropout of infinite values, equal bits on any
+ * number of threads, and messages for mismatched shapes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/device.h"
 #include "support/trial.h"
 #include "support/values.h"
 
@@ -136,11 +137,10 @@ static const layer layers[] = {
     { "no outputs", { 2, { 3, 5 } }, { 2, { 0, 5 } }, { 1, { 0 } } },
 };
 
-static const layer_act acts[] = { { TP_ACT_NONE, "none" },
-                                  { TP_ACT_RELU, "relu" },
-                                  { TP_ACT_GELU, "gelu" },
-                                  { TP_ACT_QUICK_GELU, "quick_gelu" },
-                                  { TP_ACT_SILU, "silu" } };
+static const layer_act acts[] = { { TP_ACT_NONE, "none" }, { TP_ACT_RELU, "relu" },
+                                  { TP_ACT_GELU, "gelu" }, { TP_ACT_QUICK_GELU, "quick_gelu" },
+                                  { TP_ACT_SILU, "silu" }, { TP_ACT_GELU_TANH, "gelu_tanh" },
+                                  { TP_ACT_TANH, "tanh" }, { TP_ACT_SIGMOID, "sigmoid" } };
 
 static tp_tensor linear(tp_tape *T, const tp_tensor *x, const void *env)
 {
@@ -151,22 +151,33 @@ static double activation(tp_act act, double z, double *slope)
 {
     const double k = act == TP_ACT_SILU ? 1.0 : 1.702;
     const double cdf = 0.5 * (1.0 + erf(z / sqrt(2.0))), s = 1.0 / (1.0 + exp(-k * z));
+    const double e = 1.0 / (1.0 + exp(-z)), r = sqrt(2.0 / acos(-1.0));
+    const double t = tanh(r * (z + 0.044715 * z * z * z));
     if (act == TP_ACT_NONE) return *slope = 1.0, z;
     if (act == TP_ACT_RELU) return *slope = z > 0.0, z > 0.0 ? z : 0.0;
     if (act == TP_ACT_QUICK_GELU || act == TP_ACT_SILU)
         return *slope = s + k * z * s * (1.0 - s), z * s;
+    if (act == TP_ACT_TANH) return *slope = 1.0 - tanh(z) * tanh(z), tanh(z);
+    if (act == TP_ACT_SIGMOID) return *slope = e * (1.0 - e), e;
+    if (act == TP_ACT_GELU_TANH)
+        return *slope = 0.5 * (1.0 + t + z * (1.0 - t * t) * r * (1.0 + 0.134145 * z * z)),
+               0.5 * z * (1.0 + t);
     *slope = cdf + z * exp(-0.5 * z * z) / sqrt(2.0 * acos(-1.0));
     return z * cdf;
 }
 
-static void naive_linear(const layer *l, tp_act act, const trial_result *r, double *y, double **dx)
+/* Returns the largest |Z|: its rounding bounds that of tanh and the sigmoid. */
+static double naive_linear(const layer *l, tp_act act, const trial_result *r, double *y,
+                           double **dx)
 {
+    double largest = 0.0;
     const int64_t N = l->w.dim[0], K = l->w.dim[1], rows = N > 0 ? r->ny / N : 0;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < N; j++) {
             double z = r->x[2] ? r->x[2][j] : 0.0, slope;
             for (int64_t k = 0; k < K; k++) z += r->x[0][i * K + k] * r->x[1][j * K + k];
             y[i * N + j] = activation(act, z, &slope);
+            if (fabs(z) > largest) largest = fabs(z);
             const double dz = r->dy[i * N + j] * slope;
             for (int64_t k = 0; k < K; k++) {
                 dx[0][i * K + k] += dz * r->x[1][j * K + k];
@@ -174,6 +185,7 @@ static void naive_linear(const layer *l, tp_act act, const trial_result *r, doub
             }
             dx[2][j] += dz;
         }
+    return largest;
 }
 
 static void check_linear(const layer *l, const layer_act *a, tp_dtype dt, tp_dtype compute,
@@ -186,8 +198,9 @@ static void check_linear(const layer *l, const layer_act *a, tp_dtype dt, tp_dty
     cr_expect_str_empty(r.why, "%s, %s: %s", l->name, a->name, r.why);
     double *y = zeros(r.ny),
            *dx[3] = { zeros(trial_count(&l->x)), zeros(trial_count(&l->w)), zeros(l->w.dim[0]) };
-    naive_linear(l, a->act, &r, y, dx);
-    cr_expect_lt(values_error(r.y, y, r.ny, 0), tol, "%s, %s: y", l->name, a->name);
+    const double z = naive_linear(l, a->act, &r, y, dx);
+    const double scale = a->act == TP_ACT_TANH || a->act == TP_ACT_SIGMOID ? z : 0;
+    cr_expect_lt(values_error(r.y, y, r.ny, scale), tol, "%s, %s: y", l->name, a->name);
     for (int i = 0; i < 3; i++)
         if (r.dx[i])
             cr_expect_lt(values_error(r.dx[i], dx[i], trial_count(&t.in[i]), 0), tol,
@@ -216,7 +229,7 @@ Test(linalg, linear_in_bf16)
     static const layer large = { "pairs", { 2, { 101, 79 } }, { 2, { 130, 79 } }, { 1, { 130 } } };
     for (size_t a = 0; a < COUNT(acts); a++)
         if (acts[a].act != TP_ACT_RELU)
-            for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
+            for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AMX; isa++) {
                 if (!trial_can(TP_F32, isa)) continue;
                 check_linear(&layers[3], &acts[a], TP_F32, TP_BF16, isa, 2e-2);
                 check_linear(&large, &acts[a], TP_F32, TP_BF16, isa, 2e-2);
@@ -249,6 +262,66 @@ Test(linalg, nan_and_infinity_pass_through_relu)
 }
 
 /* ---- messages ---- */
+
+/* ---- dropout in the layer ---- */
+
+enum { DROP_ROWS = 9, DROP_COLS = 13 };
+static const double drop_rate = 0.4;
+
+/* y of act(b), dropped, for DROP_ROWS rows, and db where dy is infinite at what is dropped and 1
+ * elsewhere. fused: in one op. */
+static void drop_layer(tp_device *D, tp_dtype dt, tp_act act, bool fused, const float *b, float *y,
+                       float *db)
+{
+    enum { N = DROP_ROWS * DROP_COLS };
+    const tp_shape s = TP_SHAPE(DROP_ROWS, DROP_COLS);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt, .train = true, .seed = 5 });
+    tp_tape *M = tp_tape_new(D, &(tp_tape_opts){ .train = true, .seed = 5 });
+    float dy[N];
+    tp_read(M, tp_dropout(M, tp_full(M, TP_F32, s, 1), drop_rate), dy, sizeof dy);
+    for (int i = 0; i < N; i++) dy[i] = dy[i] == 0 ? INFINITY : 1;
+    const tp_tensor leaf = tp_input(T, TP_F32, TP_SHAPE(DROP_COLS), b), c = tp_cast(T, leaf, dt),
+                    x = tp_full(T, dt, TP_SHAPE(DROP_ROWS, 1), 0),
+                    w = tp_full(T, dt, TP_SHAPE(DROP_COLS, 1), 1),
+                    z = fused ? tp_linear_dropout(T, x, w, c, act, drop_rate)
+                              : tp_dropout(T, tp_linear(T, x, w, c, act), drop_rate);
+    tp_read(T, tp_cast(T, z, TP_F32), y, sizeof dy);
+    const tp_tensor g = tp_cast(T, tp_from(T, TP_F32, s, dy), dt);
+    tp_backward(T, tp_sum(T, tp_mul(T, z, g), TP_ALL));
+    tp_read(T, tp_grad(T, leaf), db, sizeof *db * DROP_COLS);
+    cr_assert(tp_ok(M) && tp_ok(T), "%s%s", tp_why(M), tp_why(T));
+    for (int i = 0; i < N; i++)
+        if (isinf(dy[i]))
+            cr_expect(y[i] == 0 && !signbit(y[i]), "activation %d, %s: element %d is %g, not +0",
+                      (int)act, tp_dtype_name(dt), i, (double)y[i]);
+    tp_tape_free(M);
+    tp_tape_free(T);
+}
+
+/* Dropped elements are selected, not multiplied by 0. */
+Test(linalg, dropout_selects)
+{
+    static const float finite[] = { -3, 0.5f, 2, -0.25f },
+                       wild[] = { INFINITY, -INFINITY, -3, NAN };
+    const double limit[] = { [TP_F32] = 1e-5, [TP_BF16] = 2e-2 };
+    tp_device *D = device_open(NULL);
+    float b[DROP_COLS], y[DROP_ROWS * DROP_COLS], db[DROP_COLS], want[DROP_COLS];
+    for (int act = TP_ACT_RELU; act <= TP_ACT_SIGMOID; act++)
+        for (int half = 0; half < 2; half++) {
+            const tp_dtype dt = half ? TP_BF16 : TP_F32;
+            for (int j = 0; j < DROP_COLS; j++) b[j] = wild[j % 4];
+            drop_layer(D, dt, (tp_act)act, true, b, y, db);
+            for (int j = 0; j < DROP_COLS; j++) b[j] = finite[j % 4];
+            drop_layer(D, dt, (tp_act)act, true, b, y, db);
+            drop_layer(D, dt, (tp_act)act, false, b, y, want);
+            for (int j = 0; j < DROP_COLS; j++)
+                cr_expect(fabs((double)(db[j] - want[j])) <= limit[dt] * 15,
+                          "activation %d, %s: db[%d] is %g, not %g", act, tp_dtype_name(dt), j,
+                          (double)db[j], (double)want[j]);
+        }
+    cr_expect_eq(tp_device_stats(D).live_bytes, 0, "memory is returned");
+    tp_device_close(D);
+}
 
 Test(linalg, matmul_messages)
 {

@@ -531,6 +531,8 @@ Test(losses, messages)
         "hinge: margin must be finite: inf",
         "cosine_embedding: margin must be in [-1,1], not 1.5",
         "kl_div: x and target differ in shape\n  inputs f32[3,4], f32[4,3]",
+        ("cross_entropy: soft targets must have the shape [3,4]; numbers of classes are i32 or "
+         "i64: tp_cast converts\n  inputs f32[3,4], f32[3]"),
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         tp_tape *T = s.T;
@@ -559,6 +561,7 @@ Test(losses, messages)
             tp_cosine_embedding(T, x, x, tp_from(T, TP_F32, TP_SHAPE(3), zeros), 1.5, TP_MEAN);
             break;
         case 16: tp_kl_div(T, x, turned, false, TP_MEAN); break;
+        case 17: tp_cross_entropy(T, x, tp_full(T, TP_F32, TP_SHAPE(3), 1), TP_MEAN); break;
         }
         cr_expect_eq(strncmp(tp_why(T), expected[i], strlen(expected[i])), 0, "case %zu: %s", i,
                      tp_why(T));

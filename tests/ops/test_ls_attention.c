@@ -1,6 +1,6 @@
 /* test_ls_attention.c - long-short attention and the dynamic projection against plain ops
  * (ref_ls.c): values and all gradients, on every instruction set, in f32 and f64; equal bits on any
- * number of threads; memory linear in the tokens; messages. */
+ * number of threads and in recorded steps; memory linear in the tokens; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -123,6 +123,14 @@ static const ls_case cases[] = {
     { "dropout, segment, part of a cache, head 32", 1, 135, 96, 8, 32, CFG(1, 16, 3, 97),
       .cfg.segment = true, .cfg.masked = true, .cfg.clamp = 40, .cache = 128, .valid = 50,
       .cfg.dropout = 0.4 },
+    { "dropout, head 64, no vectors, odd rows", 2, 71, 10, 0, 64, CFG(2, 5, 0, 37),
+      .cfg.masked = true, .cfg.clamp = 20, .cache = 10, .valid = 10, .cfg.dropout = 0.5 },
+    { "dropout, head 64, rank 3, chunks of 48", 2, 77, 21, 2, 64, CFG(1, 48, 3, 22),
+      .cfg.dropout = 0.3 },
+    { "dropout, head 64, no window", 1, 131, 0, 3, 64, CFG(1, 32, 3, 0), .cfg.chunk_clamp = 11,
+      .cfg.dropout = 0.2 },
+    { "dropout, head 32, rank 5, odd window", 2, 141, 32, 4, 32, CFG(2, 32, 5, 33),
+      .cfg.dropout = 0.6 },
     { "dropout, stripes", 1, 400, 24, 10, 33, CFG(1, 7, 1, 24), .cfg.dropout = 0.2 },
     { "dropout, no window", 2, 150, 0, 5, 16, CFG(2, 16, 1, 0), .cfg.dropout = 0.2 },
     { "dropout, rank 0", 2, 83, 21, 0, 33, CFG(3, 7, 0, 21), .cfg.dropout = 0.25 },
@@ -240,13 +248,13 @@ static const char *const names[INPUTS + 1] = { "dq",       "dk_win",   "dv_win",
                                                "dpos_win", "dpos_cmp", "dr_w",   "dr_r",   "y" };
 
 /* Compares with ref_ls; limits are relative to the largest value. D = 0: all cases; otherwise those
- * of that D without dropout. */
+ * of that D. */
 static void compare(world s, attention f, int64_t D, tp_dtype dt, double limit, double grad_limit)
 {
     world ref = begin(TP_ISA_AUTO, 2, TP_F64);
     for (int c = 0; c < CASES; c++) {
         const ls_case *k = &cases[c];
-        if (D != 0 && (k->D != D || k->cfg.dropout > 0)) continue;
+        if (D != 0 && k->D != D) continue;
         store d = fill(k);
         if (run(&s, f, k, dt, d.x, d.probe, d.a) &&
             run(&ref, ref_ls_attention, k, TP_F64, d.x, d.probe, d.b))
@@ -301,15 +309,34 @@ Test(ls_attention, cuda_bf16_is_close_to_plain_ops, .timeout = 600)
 #ifdef TP_EMULATION
 extern const tp_op tp_op_ls_attention;
 
-/* Uses the kernel for many queries. */
-static tp_tensor fused_wide(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
+static tp_tensor fused_with(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg, tp_kernel forward,
+                            tp_kernel backward)
 {
     static tp_op op;
     const tp__ls_attr attr = tp__ls_attr_of(in, cfg);
     op = tp_op_ls_attention;
-    op.forward[TP_CUDA] = ls_wide_forward;
+    op.forward[TP_CUDA] = forward;
+    op.backward[TP_CUDA] = backward;
     return tp_apply(T, &op, &attr, in.q, in.k_win, in.v_win, in.k_cmp, in.v_cmp, in.pos_win,
                     in.pos_cmp, in.r_w, in.r_r);
+}
+
+/* Uses the kernel for many queries. */
+static tp_tensor fused_wide(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
+{
+    return fused_with(T, in, cfg, ls_wide_forward, tp_op_ls_attention.backward[TP_CUDA]);
+}
+
+/* Fails unless both directions run on tensor cores. */
+static tp_tensor fused_mma(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
+{
+    return fused_with(T, in, cfg, ls_mma_only_forward, ls_mma_only_backward);
+}
+
+Test(ls_attention, cuda_bf16_runs_on_tensor_cores, .timeout = 600)
+{
+    compare(begin_on(device_cuda(), TP_BF16), fused_mma, 64, TP_BF16, 5e-3, 2e-2);
+    compare(begin_on(device_cuda(), TP_BF16), fused_mma, 32, TP_BF16, 5e-3, 2e-2);
 }
 
 Test(ls_attention, cuda_blocks_of_128_queries, .timeout = 600)
@@ -374,6 +401,62 @@ Test(ls_attention, large_logits)
     empty(&d);
     end(&ref);
     end(&s);
+}
+
+/* ---- recorded steps ---- */
+
+enum { ROWS = 70, WIDTH = 64, STEPS = 6 };
+
+/* Trains one head for some steps, with dropout, by which each step differs. */
+static void train(bool record, double loss[STEPS], float grown[ROWS * WIDTH])
+{
+    world s = begin_on(device_cuda(), TP_BF16);
+    tp_params *P = tp_params_new(s.D, &(tp_params_opts){ .seed = 3 });
+    const tp_init draw = { TP_INIT_NORMAL, 0.5, 0.0 };
+    const tp_tensor x = tp_param(P, "x", TP_SHAPE(1, ROWS, WIDTH), draw, 0);
+    const tp_tensor table = tp_param(P, "table", TP_SHAPE(33, WIDTH), draw, 0);
+    const tp_tensor bias = tp_param(P, "bias", TP_SHAPE(1, WIDTH), draw, 0);
+    tp_optim *O = tp_adamw_new(P, NULL);
+    tp_capture *C = record ? tp_capture_new(s.T) : NULL;
+    const tp_ls_in in = {
+        .q = x, .k_win = x, .v_win = x, .pos_win = table, .r_w = bias, .r_r = bias
+    };
+    const tp_ls_attn_cfg cfg = {
+        .heads = 1, .chunk = 16, .window = 33, .masked = true, .dropout = 0.3
+    };
+    tp_tensor sum = TP_NONE;
+    for (int i = 0; i < STEPS; i++) {
+        if (!C) tp_reset(s.T);
+        if (!C || tp_capture_begin(C)) {
+            const tp_tensor y = tp_ls_attention(s.T, in, cfg);
+            sum = tp_mean(s.T, tp_square(s.T, y), TP_ALL);
+            tp_backward(s.T, sum);
+            if (C) tp_capture_end(C);
+        }
+        loss[i] = tp_item(s.T, sum);
+        tp_step(O, 0.05);
+    }
+    cr_expect(tp_ok(s.T) && tp_optim_ok(O), "%s%s", tp_why(s.T), tp_optim_why(O));
+    cr_expect(!C || tp_capture_launches(C) > 0, "steps are recorded");
+    cr_expect(tp_param_get(P, x, TP_F32, grown, sizeof(float) * ROWS * WIDTH));
+    tp_capture_free(C);
+    tp_optim_free(O);
+    tp_tape_free(s.T);
+    tp_params_free(P);
+    tp_device_close(s.D);
+}
+
+/* A recording draws other words in each step. */
+Test(ls_attention, cuda_dropout_in_recorded_steps, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    double a[STEPS], b[STEPS];
+    static float x[2][ROWS * WIDTH];
+    train(false, a, x[0]);
+    train(true, b, x[1]);
+    for (int i = 0; i < STEPS; i++)
+        cr_expect(a[i] == b[i], "step %d: %.9g, recorded %.9g", i, a[i], b[i]);
+    cr_expect(memcmp(x[0], x[1], sizeof x[0]) == 0, "other bits");
 }
 
 /* ---- memory ---- */

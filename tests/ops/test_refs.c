@@ -21,6 +21,20 @@ static tp_tensor layernorm_ref(tp_tape *T, const tp_tensor *x, const void *eps)
     return ref_layernorm(T, x[0], x[1], x[2], *(const double *)eps);
 }
 
+/* Of k, v, w and b. */
+static tp_tensor layernorm_kv(tp_tape *T, const tp_tensor *x, const void *eps)
+{
+    const tp_kv y = tp_layernorm_kv(T, x[0], x[1], x[2], x[3], *(const double *)eps);
+    return tp_concat(T, 0, y.k, y.v);
+}
+
+static tp_tensor layernorm_kv_ref(tp_tape *T, const tp_tensor *x, const void *eps)
+{
+    const double e = *(const double *)eps;
+    return tp_concat(T, 0, ref_layernorm(T, x[0], x[2], x[3], e),
+                     ref_layernorm(T, x[1], x[2], x[3], e));
+}
+
 static tp_tensor rmsnorm(tp_tape *T, const tp_tensor *x, const void *eps)
 {
     return tp_rmsnorm(T, x[0], x[1], *(const double *)eps);
@@ -118,6 +132,16 @@ static tp_tensor conv2d_relu(tp_tape *T, const tp_tensor *x, const void *cfg)
     return tp_conv2d_relu(T, x[0], x[1], x[2], x[3], *(const tp_conv_cfg *)cfg);
 }
 
+static tp_tensor linear_dropout(tp_tape *T, const tp_tensor *x, const void *act)
+{
+    return tp_linear_dropout(T, x[0], x[1], x[2], *(const tp_act *)act, 0.4);
+}
+
+static tp_tensor linear_dropout_ref(tp_tape *T, const tp_tensor *x, const void *act)
+{
+    return tp_dropout(T, tp_linear(T, x[0], x[1], x[2], *(const tp_act *)act), 0.4);
+}
+
 /* The composition that the op replaces. */
 static tp_tensor conv2d_relu_ref(tp_tape *T, const tp_tensor *x, const void *cfg)
 {
@@ -153,6 +177,12 @@ static const struct {
     { "layernorm, w", layernorm, layernorm_ref, EPS(1e-5), { { 3, { 2, 9, 16 } }, V(16) } },
     { "layernorm, b", layernorm, layernorm_ref, EPS(0.1), { { 2, { 5, 100 } }, { 0 }, V(100) } },
     { "layernorm, plain", layernorm, layernorm_ref, EPS(1e-5), { { 2, { 3, 8 } } } },
+    { "layernorm_kv", layernorm_kv, layernorm_kv_ref, EPS(1e-5),
+      { { 2, { 40, 33 } }, { 2, { 29, 33 } }, V(33), V(33) } },
+    { "layernorm_kv, w", layernorm_kv, layernorm_kv_ref, EPS(0.1),
+      { { 3, { 2, 9, 16 } }, { 3, { 5, 9, 16 } }, V(16) } },
+    { "layernorm_kv, plain", layernorm_kv, layernorm_kv_ref, EPS(0.1),
+      { { 2, { 3, 8 } }, { 2, { 70, 8 } } } },
     { "rmsnorm", rmsnorm, rmsnorm_ref, EPS(1e-5), { { 2, { 40, 33 } }, V(33) } },
     { "rmsnorm, plain", rmsnorm, rmsnorm_ref, EPS(0.1), { { 3, { 2, 9, 16 } } } },
     { "batchnorm", batchnorm, batchnorm_ref, EPS(1e-5), { { 2, { 90, 21 } }, V(21), V(21) } },
@@ -175,6 +205,16 @@ static const struct {
       { { 2, { 20, 30 } }, { 2, { 17, 30 } }, V(17) } },
     { "linear, gelu", linear, linear_ref, ACT(GELU),
       { { 2, { 20, 30 } }, { 2, { 17, 30 } }, V(17) } },
+    { "linear_dropout, none", linear_dropout, linear_dropout_ref, ACT(NONE),
+      { { 2, { 20, 30 } }, { 2, { 17, 30 } }, V(17) } },
+    { "linear_dropout, relu", linear_dropout, linear_dropout_ref, ACT(RELU),
+      { { 2, { 20, 30 } }, { 2, { 17, 30 } }, V(17) } },
+    { "linear_dropout, gelu", linear_dropout, linear_dropout_ref, ACT(GELU),
+      { { 3, { 2, 70, 30 } }, { 2, { 300, 30 } }, V(300) } },
+    { "linear_dropout, quick_gelu", linear_dropout, linear_dropout_ref, ACT(QUICK_GELU),
+      { { 2, { 9, 30 } }, { 2, { 17, 30 } } } },
+    { "linear_dropout, silu", linear_dropout, linear_dropout_ref, ACT(SILU),
+      { { 2, { 1, 30 } }, { 2, { 64, 30 } }, V(64) } },
     { "conv2d_relu", conv2d_relu, conv2d_relu_ref, PAD(1),
       { { 4, { 2, 9, 40, 33 } }, { 4, { 70, 33, 3, 3 } }, V(70), { 4, { 2, 9, 40, 70 } } } },
     { "conv2d_relu, no residual", conv2d_relu, conv2d_relu_ref, PAD(1),
@@ -183,6 +223,11 @@ static const struct {
       { { 4, { 1, 30, 21, 40 } }, { 4, { 300, 40, 1, 1 } }, { 0 }, { 4, { 1, 30, 21, 300 } } } },
     { "linear, quick_gelu", linear, linear_ref, ACT(QUICK_GELU),
       { { 2, { 9, 30 } }, { 2, { 17, 30 } } } },
+    { "linear, gelu_tanh", linear, linear_ref, ACT(GELU_TANH),
+      { { 2, { 9, 30 } }, { 2, { 17, 30 } }, V(17) } },
+    { "linear, tanh", linear, linear_ref, ACT(TANH), { { 2, { 7, 30 } }, { 2, { 18, 30 } } } },
+    { "linear, sigmoid", linear, linear_ref, ACT(SIGMOID),
+      { { 2, { 8, 30 } }, { 2, { 16, 30 } }, V(16) } },
 };
 /* clang-format on */
 

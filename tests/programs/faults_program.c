@@ -32,7 +32,7 @@ static const tp_option flags[] = {
 };
 
 typedef struct state {
-    tp_samples *samples;
+    tp_examples *samples;
     tp_tensor train[2], valid[2]; /* rows and what the model should make of them */
     tp_linear_m hidden, head;
     double factor; /* of the loss */
@@ -43,20 +43,20 @@ static void open_rows(tp_run *R, tp_file *from)
     const settings *s = R->settings;
     state *t = R->state;
     const tp_column columns[] = { { TP_F32, TP_SHAPE(WIDTH) }, { TP_F32, TP_SHAPE(1) } };
-    const tp_samples_opts o = { .batch = s->train.batch,
-                                .seed = (uint64_t)s->train.seed,
-                                .hold_back = 10,
-                                .share = tp_run_share(R) };
+    const tp_examples_opts o = { .batch = s->train.batch,
+                                 .seed = (uint64_t)s->train.seed,
+                                 .hold_back_every = 10,
+                                 .share = tp_run_share(R) };
     (void)from;
     tp_random r = tp_random_stream(1, "rows", 0, 0);
-    t->samples = tp_samples_new(2, columns, &o);
+    t->samples = tp_examples_new(2, columns, &o);
     for (int i = 0; i < EXAMPLES; i++) {
         float x[WIDTH], y = 0;
         for (int k = 0; k < WIDTH; k++) y += x[k] = (float)tp_random_normal(&r);
-        tp_samples_add(t->samples, (const void *[]){ x, &y });
+        tp_examples_add(t->samples, (const void *[]){ x, &y });
     }
-    R->batches = tp_samples_steps(t->samples, TP_TRAIN);
-    R->data_hash = tp_samples_hash(t->samples);
+    R->batches = tp_examples_steps(t->samples, TP_TRAIN);
+    R->data_hash = tp_examples_hash(t->samples);
 }
 
 static void build(tp_run *R)
@@ -95,7 +95,7 @@ static void next(tp_run *R)
     state *t = R->state;
     const bool here = R->rank == s->rank && R->update + 1 == s->at;
     if (s->nap > 0) nap((double)s->nap / 1000);
-    tp_samples_feed(t->samples, R->T, TP_TRAIN, R->epoch, R->batch, t->train);
+    tp_examples_feed(t->samples, R->T, TP_TRAIN, R->epoch, R->batch, t->train);
     t->factor = 1;
     if (!here || !s->fault) return;
     go_wrong(R, s->fault);
@@ -122,7 +122,7 @@ static double validate(tp_run *R, char *text, size_t size)
     (void)text, (void)size;
     for (int64_t i = 0; !tp_run_stopped(R); i++) {
         tp_reset(R->E);
-        if (tp_samples_feed(t->samples, R->E, TP_VALID, 0, i, t->valid) == 0) break;
+        if (tp_examples_feed(t->samples, R->E, TP_VALID, 0, i, t->valid) == 0) break;
         sum[0] += tp_item(R->E, error_of(R->E, t, t->valid));
         sum[1]++;
     }
@@ -132,7 +132,7 @@ static double validate(tp_run *R, char *text, size_t size)
 
 static void close_rows(tp_run *R)
 {
-    tp_samples_free(((state *)R->state)->samples);
+    tp_examples_free(((state *)R->state)->samples);
 }
 
 static const tp_training training = {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/peers.h>
+#include <time.h>
 #include <unistd.h>
 
 static tp_peers *G;
@@ -85,8 +86,15 @@ static void there_and_back(void)
     free(back);
 }
 
-/* Both ways at once through the transport itself: n bytes with each neighbour of a ring. */
-static void ring(size_t n)
+static void compute(double seconds)
+{
+    const clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC);
+    while (clock() < end) continue;
+}
+
+/* Both ways at once through the transport itself: n bytes with each neighbour of a ring. If the
+ * process computes for some seconds meanwhile, they must have come by then. */
+static void ring(size_t n, double seconds)
 {
     const tp_transport *t = tp_peers_transport(G);
     char *out = calloc(n + 1, 1), *in = calloc(n + 1, 1);
@@ -95,10 +103,14 @@ static void ring(size_t n)
     const int left = (rank + ranks - 1) % ranks;
     void *request[2] = { t->receive(t->env, left, 16383, in, n),
                          t->send(t->env, (rank + 1) % ranks, 16383, out, n) };
+    compute(seconds);
     for (int i = 0; i < 2; i++) {
         int done = 0;
         need(request[i] != NULL, "a message");
-        while ((done = t->test(t->env, request[i])) == 0 || done == 2) sched_yield();
+        while ((done = t->test(t->env, request[i])) == 0 || done == 2) {
+            need(seconds == 0, "a message that nobody asked for meanwhile");
+            sched_yield();
+        }
         need(done == 1, "a message");
     }
     need(n == 0 || (in[0] == left + 1 && in[n - 1] == left + 1), "what came around");
@@ -115,9 +127,9 @@ static void exchanges(void)
     sum();
     broadcast();
     any();
-    ring(0);
-    ring(1);
-    ring(LONG);
+    ring(0, 0);
+    ring(1, 0);
+    ring(LONG, 0);
     there_and_back();
     need(tp_peers_any(G, true), "the end");
     printf("well\n");
@@ -169,6 +181,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (strcmp(task, "exchanges") == 0) exchanges();
+    if (strcmp(task, "computes") == 0) ring(LONG, 1.5);
     if (strcmp(task, "stop") == 0) vanish(SIGSTOP);
     if (strcmp(task, "kill") == 0) vanish(SIGKILL);
     if (strcmp(task, "early") == 0 && rank == 0) raise(SIGSTOP);

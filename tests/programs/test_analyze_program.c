@@ -173,6 +173,80 @@ Test(analyze_program, texts_of_pictures)
                                         ">Untrained models on noise, cpu, batch of 2<", NULL });
 }
 
+/* Weight of a key of the query, mean over heads, in a table of the analysis. */
+static double weight_in(const char *name, const char *row, int column)
+{
+    slurp(name, out, sizeof out);
+    const char *at = strstr(out, row);
+    cr_assert(at, "%s: %s", row, out);
+    for (int i = 0; i < column; i++) at = strchr(at, '\t') + 1;
+    return strtod(at, NULL);
+}
+
+/* Figure 4b of Hechen et al.: a model with and one without the outer bias in one picture, each with
+ * the weights that its own table has. */
+Test(analyze_program, weights_of_two_models)
+{
+    succeed("train " SMALL "--preset lsla-small --run-dir lsla");
+    succeed("train " SMALL "--preset lsla-inner-small --run-dir inner");
+    succeed("analyze inner --run-dir lsla --what lsla --query 5 --threads 1 --out both");
+    cr_expect(strstr(out, "both/lsla.tsv\n") && strstr(out, "both/lsla-runs.tsv\n"), "%s", out);
+    succeed("analyze --run-dir inner --what lsla --query 5 --threads 1 --out one");
+    cr_expect_eq(
+        lines_of("both/lsla-runs.tsv", "model\thead\tquery\tkey\tkey_row\tkey_col\tweight"),
+        2 * 3 * 16);
+    const double own[] = { weight_in("both/lsla.tsv", "\n0\t0\t0\t-1\t5\t9\t", 14),
+                           weight_in("one/lsla.tsv", "\n0\t0\t0\t-1\t5\t9\t", 14) };
+    cr_expect_eq(weight_in("both/lsla-runs.tsv", "\nlsla, update 2\t-1\t5\t9\t", 6), own[0]);
+    cr_expect_eq(weight_in("both/lsla-runs.tsv", "\ninner, update 2\t-1\t5\t9\t", 6), own[1]);
+    cr_expect_neq(own[0], own[1]);
+    succeed("train " SMALL "--preset swin-mini --run-dir swin");
+    expect_refusal("analyze swin --run-dir lsla --what lsla --out both", 1,
+                   "lsla: the model is not a ViT-LSLA: swin, update 2");
+    succeed("train " SMALL "--preset lsla-full-small --run-dir full");
+    expect_refusal(
+        "analyze full --run-dir lsla --what lsla --out both", 1,
+        "lsla: the windows of full, update 2 have 64 tokens, those of lsla, update 2 16");
+    expect_refusal("analyze gone --run-dir lsla --what lsla --out both", 1, "gone");
+    expect_refusal("analyze a b c d e f g h --run-dir lsla --what lsla --out both", 1,
+                   "at most 7 further runs can be drawn");
+    if (!gnuplot_here()) return;
+    expect_image("both/lsla-runs.png", 640, 400);
+    succeed("analyze inner --run-dir lsla --what lsla --format svg --threads 1 --out svg");
+    expect_texts("svg/lsla-runs.svg",
+                 (const char *const[]){ ">lsla, update 2<", ">inner, update 2<",
+                                        ">weight, mean over heads<",
+                                        ">image 0 of drawn shapes (valid)<", NULL });
+}
+
+/* Memory alone is counted without computing, for sizes that no machine could take. */
+Test(analyze_program, memory_without_steps)
+{
+    succeed("analyze --what resolution --preset cvt-ls-small,vil-small --sizes 64,4096 --dry "
+            "--batch 64 --out dry");
+    slurp("dry/resolution.tsv", out, sizeof out);
+    double step[2][2];
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++) {
+            char row[64];
+            snprintf(row, sizeof row, "%s\t%d\t64\t", i ? "vil-small" : "cvt-ls-small",
+                     k ? 4096 : 64);
+            const char *at = strstr(out, row);
+            cr_assert(at && sscanf(at + strlen(row), "nan %*g nan %lg", &step[i][k]) == 1, "%s%s",
+                      row, out);
+            cr_expect(k == 0 || step[i][1] > 1000 * step[i][0], "%g", step[i][1]);
+        }
+    succeed("analyze --what resolution --preset cvt-ls-small --sizes 64 --batch 64 --threads 1 "
+            "--seconds 0.01 --out real");
+    slurp("real/resolution.tsv", out, sizeof out);
+    const char *last = strrchr(out, '\t');
+    cr_assert(last);
+    cr_expect_float_eq(strtod(last, NULL) / step[0][0], 1, 0.05, "%s", out);
+    if (!gnuplot_here()) return;
+    expect_image("dry/resolution-memory.png", 640, 400);
+    cr_expect(shell("test ! -e dry/resolution-step.png -a ! -e dry/resolution-forward.png"));
+}
+
 /* The tables are still written. */
 Test(analyze_program, without_gnuplot)
 {
@@ -200,6 +274,8 @@ Test(analyze_program, refusals)
           "--preset: 'none' is not one of coat-mini," },
         { "--what resolution --preset lsla-small --sizes 40 --out o", 1,
           "lsla-small at 40 pixels: " },
+        { "--what bias --dry --fresh --preset vil-small", 1,
+          "--dry: only --what resolution can be drawn without computing" },
         { "--what nothing", 2, "--what: " },
         { "--fresh --out o", 1, "--fresh: name the model with --preset" },
         { "--fresh --preset tiny --what lsla --out o", 1, "lsla: the model is not a ViT-LSLA" },

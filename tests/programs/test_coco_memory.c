@@ -89,8 +89,8 @@ static double select_boxes(char *why, size_t size)
         tp_select_retinanet(&d2, &level, 1, 2, found),
         tp_select_retinanet(&mm, &level, 1, 2, found),
         tp_select_boxes(&d2, anchor, logit, offset, 3, 1, found),
-        tp_sample(&(tp_sampler){ .samples = 4, .positive = 0.5, .how = TP_SAMPLE_EVEN },
-                  (int[]){ 1, 0, 1, 0 }, 4, 0, NULL, index, &objects),
+        tp_sample_boxes(&(tp_box_sampler){ .samples = 4, .positive = 0.5, .how = TP_SAMPLE_EVEN },
+                        (int[]){ 1, 0, 1, 0 }, 4, 0, NULL, index, &objects),
         tp_mask_target(xy, (int64_t[]){ 3 }, 1, anchor[0], 8, target) ? 1 : -1,
         tp_paste_rle(logit, 2, anchor[0], 0.5, 40, 40, &r) ? 1 : -1
     };

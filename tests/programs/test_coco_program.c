@@ -197,6 +197,22 @@ Test(coco_program, data_of_files)
                    "scene_000003.png");
 }
 
+/* Also in a run that stops and resumes. */
+Test(coco_program, features_of_performers_are_drawn_again)
+{
+    const char *rest = "--preset retinanet-vil-mini --set backbone.attn_type=performer --steps 4 "
+                       "--eval-every 0 --log-every 1";
+    succeed("train " SMALL "%s --redraw 2 --run-dir again", rest);
+    succeed("train " SMALL "%s --redraw 0 --run-dir once", rest);
+    cr_expect(shell("for run in again once; do head -n 2 $run/log.jsonl | "
+                    "grep -o '\"loss\": *[^,]*' >$run.losses; done; "
+                    "test $(wc -l <once.losses) = 2 && cmp again.losses once.losses"));
+    cr_expect_neq(last_loss("again/log.jsonl"), last_loss("once/log.jsonl"));
+    succeed("train " SMALL "%s --redraw 2 --time 0.000001 --run-dir parts", rest);
+    succeed("train --resume --run-dir parts");
+    cr_expect_eq(last_loss("again/log.jsonl"), last_loss("parts/log.jsonl"));
+}
+
 /* Objects that cannot be learned are counted by reason and named in the output and config.json. */
 Test(coco_program, what_training_leaves_out)
 {
@@ -327,6 +343,34 @@ Test(coco_program, published_schedules)
     cr_assert(coco_loader_opts(&s, &o, why, sizeof why));
     cr_expect(o.sizes == 6 && o.size[0] == 640 && o.size[5] == 800 && o.most == 1333);
     tp_options_free(coco_options, &s);
+}
+
+/* What the rows of Tables 6 to 8 of ViL's paper train with; a flag overrides it. */
+Test(coco_program, published_rates)
+{
+    const struct {
+        char *preset;
+        int recipe;
+        double drop_path, lr;
+    } rows[] = {
+        { "retinanet-vil-small", COCO_1X, 0.1, 1e-4 },
+        { "mask-rcnn-vil-small", COCO_1X, 0.2, 1e-4 },
+        { "retinanet-vil-medium", COCO_3X, 0.3, 1e-4 },
+        { "mask-rcnn-vil-base", COCO_3X, 0.3, 8e-5 },
+        { "mask-rcnn-vil-small-partial-performer", COCO_1X, 0.05, 1e-4 },
+        { "retinanet-resnet-50", COCO_3X, 0, 1e-4 },
+        { "retinanet-vil-mini", COCO_SCENES, 0, 1e-3 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        coco_settings s;
+        coco_settings asked = { .recipe = rows[i].recipe, .preset = rows[i].preset };
+        const tp_given_flags given = { 2, { "recipe", "preset" } };
+        char why[200];
+        cr_assert(coco_settings_of(&s, &asked, &given, why, sizeof why));
+        cr_expect_eq(s.drop_path, rows[i].drop_path, "%s", rows[i].preset);
+        cr_expect_eq(s.train.lr, rows[i].lr, "%s", rows[i].preset);
+        tp_options_free(coco_options, &s);
+    }
 }
 
 /* Drawn scenes: Vision Longformer has a recipe; flags override it; --steps shortens its warm-up. */

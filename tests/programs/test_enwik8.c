@@ -3,6 +3,7 @@
  * work as documented. test_faults.c, test_kill.c and test_signals.c test signals, kills and full
  * disks. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,10 +73,10 @@ Test(enwik8, members_by_name)
         { "--layers 1 --bias --no-pre-ln --no-gelu --dropout 0.1 --emb-dropout 0.2 "
           "--att-dropout 0.3 "
           "--masked --segment-window --ln-local --project-first --no-dual-ln --clamp 8 "
-          "--chunk-clamp 4",
+          "--chunk-clamp 4 --window-heads 1",
           "n_layer=1,use_bias=1,pre_ln=0,use_gelu=0,dropout=0.1,emb_dropout=0.2,dropatt=0.3,"
           "empty_cache=masked,window=segment,dproj_input=ln_local,cache_dproj=project_first,"
-          "dual_ln=off,clamp_len=8,cpos_clamp_len=4" },
+          "dual_ln=off,clamp_len=8,cpos_clamp_len=4,window_heads=1" },
         { "--model txl --layers 1 --dim 32 --hidden 48 --heads 2 --d-head 8 --mem-len 32 --clamp 9 "
           "--pre-ln --same-length --dropout 0.1 --att-dropout 0.3",
           "n_layer=1,d_model=32,d_inner=48,n_head=2,d_head=8,mem_len=32,clamp_len=9,pre_lnorm=1,"
@@ -455,6 +456,151 @@ Test(enwik8, generation_by_transformer_xl)
     cr_expect(strlen(a) == 65 && strcmp(a, b) == 0, "'%s'", a);
 }
 
+/* ---- cost by length ---- */
+
+/* The number behind a key, in or after the first line that has `of`. */
+static double number_of(const char *of, const char *key)
+{
+    const char *line = strstr(out, of);
+    cr_assert(line, "%s: %s", of, out);
+    return number_in(line, key);
+}
+
+/* Memory grows in proportion to the length, and nearly so to the batch, whose peaks are in other
+ * places; it grows with the cache, too, and is that of `train --plan`. */
+Test(enwik8, scale_counts_memory)
+{
+    succeed("scale --preset tiny --dry --format json --lengths 256,512,1024 --batches 1,2");
+    for (int m = 0; m < 2; m++) {
+        const char *model = m ? "Transformer-XL" : "Transformer-LS";
+        double bytes[2][3];
+        for (int b = 0; b < 2; b++)
+            for (int k = 0; k < 3; k++) {
+                char of[120];
+                snprintf(of, sizeof of, "\"model\":\"%s\",\"batch\":%d,\"tokens\":%d,\"cache\":%d",
+                         model, b + 1, 256 << k, 256 << k);
+                bytes[b][k] = number_of(of, "bytes");
+                cr_expect(strstr(strstr(out, of), "\"ms\":null"), "%s", out);
+            }
+        const double step = bytes[0][1] - bytes[0][0];
+        cr_expect_float_eq((bytes[0][2] - bytes[0][1]) / step, 2, 0.05, "%s: %s", model, out);
+        cr_expect_float_eq((bytes[1][1] - bytes[1][0]) / step, 2, 0.4, "%s: %s", model, out);
+    }
+    succeed("scale --preset tiny --dry --lengths 256 --batches 1 --models txl --format json");
+    const double same = number_of("Transformer-XL", "bytes");
+    succeed("scale --preset tiny --dry --lengths 256 --batches 1 --models txl --mem-len 1024 "
+            "--format json");
+    cr_expect(number_of("Transformer-XL", "bytes") > 1.3 * same, "%s", out);
+    succeed("scale --preset tiny --dry --lengths 256 --batches 8 --models ls");
+    const double mb = strtod(strstr(out, " - ") + 3, NULL);
+    succeed("train --data text --preset tiny --plan");
+    const double plan = strtod(strstr(out, "peak of a step") + 14, NULL);
+    cr_expect_float_eq(mb / plan, 1, 0.05, "%g, %g: %s", mb, plan, out);
+}
+
+Test(enwik8, scale_measures_and_refuses)
+{
+    static const char *const bad[][2] = {
+        { "--models ls,xl", "--models: 'xl' is not one of ls|txl; did you mean 'txl'?" },
+        { "--models ls,ls", "--models: 'ls' is there twice" },
+        { "--lengths 64,x", "--lengths: 'x' is not a whole number from 1 to " },
+        { "--lengths 64,", "--lengths: '64,' is not a list like one,two" },
+        { "--batches 0", "--batches: '0' is not a whole number from 1 to 65536" },
+        { "--preset tiny --lengths 100", "Transformer-LS, segments of 100 tokens: " },
+        { "--preset tiny --lengths 256 --mem-len 32", "the cache of 32 rows is shorter" },
+        { "--preset tiny --lengths 256 --dry --picture a.gif", "end the name in .png or .svg" },
+    };
+    succeed("scale --preset tiny --lengths 64,128 --batches 2 --seconds 0.01 --threads 1 "
+            "--clock cpu --format json --picture scale.svg");
+    cr_expect(number_of("Transformer-LS", "ms") > 0 && number_of("Transformer-XL", "ms") > 0, "%s",
+              out);
+    cr_expect(shell("grep -q 'Transformer-XL, batch 2' scale.svg"));
+    succeed("scale --preset tiny --lengths 64,128 --batches 1 --limit 0 --seconds 0.01 "
+            "--models txl");
+    cr_expect(strstr(out, " - "), "the second length exceeds the limit: %s", out);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char args[200];
+        snprintf(args, sizeof args, "scale %s", bad[i][0]);
+        expect_refusal(args, 1, bad[i][1]);
+    }
+}
+
+/* A size that memory is too small for is counted and not timed; the picture shows what there is. */
+Test(enwik8, scale_where_memory_ends)
+{
+#ifdef __SANITIZE_ADDRESS__
+    cr_skip_test("the address sanitizer wants terabytes of addresses");
+#endif
+    cr_expect_eq(run_under("ulimit -v 900000;",
+                           "scale --preset tiny --models ls --lengths 64,16384 --batches 1 "
+                           "--threads 1 --seconds 0.01 --limit 10000 --picture scale.svg"),
+                 0, "%s", errors);
+    cr_expect(strstr(out, "Transformer-LS       1     16384            -  "), "%s", out);
+    cr_expect(shell("grep -q '>Training step by the length of a segment<' scale.svg"));
+}
+
+/* ---- norms by layer ---- */
+
+/* A number of the line of this layer, without or with DualLN. */
+static double norm_of(int layer, bool dual, const char *key)
+{
+    char of[60];
+    snprintf(of, sizeof of, "\"layer\":%d,\"dual_ln\":%s", layer, dual ? "true" : "false");
+    return number_of(of, key);
+}
+
+#define SHORT "norms --fresh --preset ls_lm-tiny --segments 2 --threads 1 --format json "
+
+/* Norms with initial weights make rows of 128 elements sqrt(128) long, up to the noise of those
+ * weights. What enters them in the first layer is what a model without them reads, in each form of
+ * the projection. Averages are shorter than what they average. */
+Test(enwik8, norms_of_initial_weights)
+{
+    static const char *const keys[] = { "keys", "projected_keys", "values", "projected_values" };
+    static const char *const forms[] = { "", ",cache_dproj=project_first", ",empty_cache=masked" };
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        double without[4];
+        succeed(SHORT "--set mem_len=512%s", forms[f]);
+        for (int k = 0; k < 4; k++) {
+            without[k] = norm_of(0, false, keys[k]);
+            for (int layer = 0; layer < 4; layer++)
+                cr_expect_float_eq(norm_of(layer, true, keys[k]) / sqrt(128), 1, 0.02, "%s", out);
+        }
+        cr_expect(norm_of(3, false, "key_ratio") > 1.5 && norm_of(3, false, "value_ratio") > 1.5);
+        cr_expect_float_eq(norm_of(3, true, "key_ratio"), 1, 0.02, "%s", out);
+        succeed(SHORT "--set mem_len=512,dual_ln=off%s", forms[f]);
+        cr_expect(!strstr(out, "true"), "%s", out);
+        for (int k = 0; k < 4; k++)
+            cr_expect_float_eq(norm_of(0, false, keys[k]) / without[k], 1, 1e-5, "%s%s: %s",
+                               keys[k], forms[f], out);
+    }
+}
+
+Test(enwik8, norms_of_a_run)
+{
+    static const char *const bad[][2] = {
+        { "norms --run-dir none --data text", "none/last.safetensors: cannot be opened" },
+        { "norms --run-dir a", "--data FILE is required" },
+        { "norms --run-dir a --data text --segments 9999", "are needed for 9999 segments" },
+        { "norms --run-dir a --data text --set dual_ln=off", "--set: it changes the model of" },
+        { "norms --run-dir xl --data text", "no layer of the model has long-short attention" },
+        { "norms --fresh", "--fresh: name the model with --preset" },
+        { "norms --fresh --preset ls_lm-tiney", "did you mean 'ls_lm-tiny" },
+        { "norms --fresh --preset cvt-13", "--preset cvt-13 is no language model" },
+        { "norms --fresh --preset ls_lm-tiny --set dual=off", "--set: " },
+        { "norms --fresh --preset ls_lm-tiny --checkpoint f", "exclude each other" },
+    };
+    succeed("train " SMALL "--data text --steps 20 --lr 3e-3 --run-dir a");
+    succeed("train " SMALL "--model txl --data text --steps 1 --run-dir xl");
+    succeed("norms --run-dir a --data text --threads 1 --format json --picture norms.svg");
+    cr_expect(
+        shell("grep -q 'keys without DualLN' norms.svg && grep -q '4 segments of' norms.svg"));
+    cr_expect(norm_of(1, true, "keys") > 0);
+    succeed("norms --run-dir a --data text --threads 2");
+    cr_expect(strstr(out, "    1 without "), "%s", out);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) expect_refusal(bad[i][0], 1, bad[i][1]);
+}
+
 /* ---- manuals and records ---- */
 
 Test(enwik8, manuals)
@@ -471,6 +617,10 @@ Test(enwik8, manuals)
     cr_expect(strstr(out, "--protocol stream|official|windows|fast"));
     succeed("generate --help");
     cr_expect(strstr(out, "--temperature X"));
+    succeed("norms --help");
+    cr_expect(strstr(out, "--segments N"));
+    succeed("scale --help");
+    cr_expect(strstr(out, "--mem-len N") && strstr(out, "--clock wall|cpu"));
     succeed("--help");
     succeed("--version");
 }

@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/runs.h"
 
@@ -17,15 +19,46 @@ TestSuite(faults, .timeout = 1800);
 
 typedef void (*check)(const run_kind *k);
 
-/* `straight` has 6 updates; `base` is the same run after 2. */
+/* The folder of the tests that `process` runs. */
+static const char *root_of(pid_t process)
+{
+    static char path[300];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/tapegrad-faults-%ld", tmp ? tmp : "/tmp", (long)process);
+    return path;
+}
+
+ReportHook(POST_ALL)(struct criterion_global_stats *stats)
+{
+    char command[400];
+    (void)stats;
+    snprintf(command, sizeof command, "rm -rf %s", root_of(getpid()));
+    shell(command);
+}
+
+/* Makes a folder with data, `straight`, a run of 6 updates, and `base`, the same run after 2. The
+ * first test trains them, the others copy; all use the same path, which the runs record. */
+static void begin(const run_kind *k)
+{
+    char path[400], command[100];
+    const int number = (int)(k - run_kinds);
+    snprintf(path, sizeof path, "%s/%d", root_of(getppid()), number);
+    program_begin_in(path, k->command);
+    snprintf(command, sizeof command, "test -d ../kept-%d && cp -a ../kept-%d/. .", number, number);
+    if (shell(command)) return;
+    k->make_data();
+    succeed("%s %s --steps 6 --run-dir straight", k->train, k->often);
+    succeed("%s %s --steps 2 --run-dir base", k->train, k->often);
+    snprintf(command, sizeof command, "cp -a . ../kept-%d", number);
+    cr_assert(shell(command));
+}
+
 static void for_each_program(check f)
 {
     for (int i = 0; i < run_kind_count; i++) {
         const run_kind *k = &run_kinds[i];
         if (!run_kind_wanted(k)) continue;
-        run_kind_begin(k);
-        succeed("%s %s --steps 6 --run-dir straight", k->train, k->often);
-        succeed("%s %s --steps 2 --run-dir base", k->train, k->often);
+        begin(k);
         f(k);
         program_end();
     }
@@ -116,6 +149,27 @@ FAULT(system_calls)
         expect_message(name, status, parts, 3);
         expect_recovery(k, name);
     }
+}
+
+/* The file of adaptations belongs to the best model. */
+Test(faults, adaptations)
+{
+    const run_kind *k = &run_of_adaptations;
+    char prefix[400];
+    if (!run_kind_wanted(k)) return;
+    run_kind_begin(k);
+    succeed("%s %s --steps 6 --run-dir straight", k->train, k->often);
+    succeed("%s %s --steps 2 --run-dir run", k->train, k->often);
+    snprintf(prefix, sizeof prefix,
+             "ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 LD_PRELOAD=%s "
+             "FAULT='write 1 %d /adapter.safetensors.tmp-'",
+             TP_FAULT_CALLS, ENOSPC);
+    const int status = run_under(prefix, RESUME);
+    const char *const parts[] = { "run/adapter.safetensors", strerror(ENOSPC), ROOM };
+    expect_message("adaptations", status, parts, 3);
+    expect_recovery(k, "adaptations");
+    cr_expect(same_bytes("straight/adapter.safetensors", "run/adapter.safetensors"));
+    program_end();
 }
 
 /* ---- streams ---- */

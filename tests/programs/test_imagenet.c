@@ -94,6 +94,22 @@ Test(imagenet, folder_of_images)
     cr_expect(strstr(out, "  red\n") && strstr(errors, "gone.png"), "%s%s", out, errors);
 }
 
+/* Twelve images of one class and two of another: balanced, a run reads other images, and resumes
+ * with the same bits. A broken one is replaced. */
+Test(imagenet, balance)
+{
+    make_colours("set", 12);
+    cr_assert(shell("cd set/train/blue && rm $(ls | tail -n +3) && echo none > $(ls | head -1)"));
+    const char *flags = "train --data set --size 16 --batch 4 --epochs 3 --threads 1";
+    succeed("%s --run-dir usual", flags);
+    succeed("%s --run-dir balanced --balance", flags);
+    cr_expect(strstr(out, "1 images could not be read"), "%s", out);
+    cr_expect_not(same_bytes("usual/last.safetensors", "balanced/last.safetensors"));
+    succeed("%s --run-dir again --balance --steps 4", flags);
+    succeed("train --resume --run-dir again");
+    cr_expect(same_bytes("again/last.safetensors", "balanced/last.safetensors"));
+}
+
 /* An unreadable image is named once and counted; with --strict it ends the run. */
 Test(imagenet, broken_image)
 {
@@ -125,6 +141,29 @@ Test(imagenet, broken_validation_images)
     cr_expect(strstr(out, "none of the images can be read"), "%s", out);
     expect_refusal("train --data set --size 16 --batch 8 --epochs 2 --strict --run-dir strict", 1,
                    "val/");
+}
+
+/* Validations on the test part: Figure 5a of ViT-LSLA. The log's best is what eval finds there. */
+Test(imagenet, validation_on_the_test_part)
+{
+    make_colours("set", 12);
+    cr_assert(shell("mkdir -p set/test/red set/test/blue && cp set/val/red/*.png set/test/blue && "
+                    "cp $(ls set/val/blue/*.png | head -1) set/test/blue/99.png"));
+    succeed("train --data set --size 16 --batch 8 --epochs 8 --threads 1 --flip 0 --run-dir valid");
+    cr_expect(strstr(out, " 8 validation images") && strstr(out, "best top-1 100.00 %"), "%s", out);
+    succeed("train --data set --size 16 --batch 8 --epochs 8 --threads 1 --flip 0 --run-dir run "
+            "--validate test");
+    cr_expect(strstr(out, "24 training images, 5 test images"), "%s", out);
+    const char *best = strstr(out, "best top-1 ");
+    cr_assert(best);
+    const double top1 = strtod(best + 11, NULL);
+    cr_expect(top1 < 100, "four of the five have a wrong label: %g", top1);
+    succeed("eval --data set --run-dir run --split test --format json");
+    cr_expect_float_eq(number_in(out, "top1"), top1, 0.0051);
+    slurp("run/config.json", out, sizeof out);
+    cr_expect(strstr(out, "\"validate\": \"test\""), "%s", out);
+    expect_refusal("train --resume --run-dir run --validate valid", 1,
+                   "--validate valid (checkpoint: test)");
 }
 
 /* Members changed by name are stored with the run, which resumes with them. */
@@ -232,6 +271,21 @@ Test(imagenet, refusals)
         { "predict --run-dir run", 1, "no image was given" },
         { "predict gone.png --run-dir run", 1, "gone.png" },
         { "throughput --preset none", 1, "--preset: 'none' is not one of" },
+        { "throughput --preset cvt-small --random-shift", 1,
+          "--random-shift: cvt-small has no windows that see all their neighbours" },
+        { "throughput --preset vil-full-small --random-shift", 1, "vil-full-small has no windows" },
+        { "throughput --preset vil-small --vary mode=0/mode=-1 --random-shift --dry", 1,
+          "vil-small with mode=-1 has no windows" },
+        { "throughput --vary edge=mask//edge=exact", 1,
+          "--vary: 'edge=mask//edge=exact' is not a list like edge=exact/edge=mask" },
+        { "throughput --vary ''", 1, "--vary: '' is not a list like" },
+        { "throughput --vary a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q", 1,
+          "--vary: at most 16 changes can be compared" },
+        { "throughput --preset vil-small --vary edge=mask/edg=exact --dry", 1,
+          "--set: 'edg' is no member of vision-longformer; did you mean 'edge'?" },
+        { "throughput --dry --picture bars.jpg", 1,
+          "bars.jpg was not drawn: end the name in .png or .svg" },
+        { "throughput --random-shft", 2, "did you mean --random-shift?" },
     };
     make_colours("set", 12);
     succeed("train " SMALL "--epochs 1 --run-dir run");
@@ -268,8 +322,8 @@ Test(imagenet, extreme_shapes)
 
 Test(imagenet, manuals_and_throughput)
 {
-    static const char *const commands[] = { "train",  "eval",       "predict",
-                                            "robust", "throughput", "analyze" };
+    static const char *const commands[] = { "train",      "eval",  "predict", "robust",
+                                            "throughput", "table", "analyze", "scale" };
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         succeed("%s --help", commands[i]);
         cr_expect(strstr(out, "NAME\n") && strstr(out, "EXIT STATUS\n"), "%s", commands[i]);
@@ -278,4 +332,117 @@ Test(imagenet, manuals_and_throughput)
     succeed("throughput --batch 2 --seconds 0.01 --threads 1");
     cr_expect(strstr(out, "forward ") && strstr(out, "training ") && strstr(out, " images/s"), "%s",
               out);
+}
+
+/* The number before MB in a line that begins with a word, from `at` on. */
+static double memory_of(const char *at, const char *word)
+{
+    const char *line = strstr(at, word), *end = line ? strstr(line, " MB") : NULL;
+    cr_assert(end && end < strchr(line + 1, '\n'), "%s: %s", word, at);
+    while (end > line && strchr("0123456789.", end[-1])) end--;
+    return strtod(end, NULL);
+}
+
+/* ViL's Figures 6, 7 and 10: steps with random shift, changes of the model; memory without steps
+ * is that of steps. */
+Test(imagenet, throughput_of_variants)
+{
+    succeed("throughput --preset vil-small --size 32 --batch 2 --seconds 0.01 --threads 1 "
+            "--random-shift --clock cpu");
+    cr_expect(strstr(out, ", CPU time\n") && strstr(out, "\nshifted "), "%s", out);
+    const double training = memory_of(out, "\ntraining "), shifted = memory_of(out, "\nshifted ");
+    succeed("throughput --preset vil-small --size 32 --batch 2 --random-shift --dry");
+    cr_expect(!strstr(out, "images/s") && !strstr(out, "median"), "%s", out);
+    cr_expect_float_eq(memory_of(out, "\ntraining ") / training, 1, 0.05, "%s", out);
+    cr_expect_float_eq(memory_of(out, "\nshifted ") / shifted, 1, 0.05, "%s", out);
+    succeed("throughput --preset vil-small --size 32 --batch 2 --seconds 0.01 --threads 1 "
+            "--set avg_pool=1 --vary edge=exact/edge=mask,share_w=0");
+    const char *second = strstr(out, "vil-small with edge=mask,share_w=0, 32 x 32 pixels");
+    cr_assert(second && strncmp(out, "vil-small with edge=exact, ", 27) == 0, "%s", out);
+    cr_expect(strstr(second, "\ntraining ") && !strstr(out, "shifted"), "%s", out);
+    succeed("throughput --preset vil-small --dry --vary "
+            "arch=l1,h2,d32,n1,s1,g1,p4,f3,a0_l2,h4,d64,n1,s0,g1,p2,f3,a0/"
+            "arch=l1,h2,d32,n1,s1,g1,p4,f4,a0_l2,h4,d64,n2,s0,g1,p2,f4,a0");
+    cr_expect(strstr(out, "vil-small with f3,n1, ") && strstr(out, "vil-small with f4,n2, "), "%s",
+              out);
+    succeed("throughput --preset vil-small --dry --vary share_w=0/share_w=1");
+    cr_expect(strstr(out, "vil-small with share_w=0, "), "%s", out);
+    if (!shell("command -v gnuplot >/dev/null")) return;
+    succeed("throughput --preset vil-small --size 32 --batch 2 --seconds 0.01 --random-shift "
+            "--picture bars.svg");
+    slurp("bars.svg", out, sizeof out);
+    cr_expect(strstr(out, ">shifted<") && strstr(out, ">images per second<") &&
+                  strstr(out, ">peak memory, MB<"),
+              "%s", out);
+    succeed("throughput --preset vil-small --size 32 --dry --picture bars.svg");
+    slurp("bars.svg", out, sizeof out);
+    cr_expect(!strstr(out, ">images per second<") && strstr(out, ">training<"), "%s", out);
+}
+
+/* ---- one attention by the size of its map ---- */
+
+/* The number behind a key in the line of JSON that contains `of`. */
+static double number_of(const char *of, const char *key)
+{
+    const char *line = strstr(out, of);
+    cr_assert(line, "%s: %s", of, out);
+    return number_in(line, key);
+}
+
+/* A step holds at least queries, keys and values with their gradients, and memory grows in
+ * proportion to the map (16 times as much for four times the tokens if scores were stored); a
+ * forward pass needs less. */
+Test(imagenet, scale_counts_memory)
+{
+#define CHUNKS "\"map\":%d,\"dim\":32,\"batch\":2,\"heads\":2,\"global\":1,\"window\":7,\"edge\":"
+    static const char *const of[] = {
+        "\"attention\":\"full\",\"map\":%d",
+        CHUNKS "\"exact\"",
+        CHUNKS "\"mask\"",
+        CHUNKS "\"cyclic\"",
+    };
+    const char *flags = "--maps 64,128 --windows 7 --edges exact,mask,cyclic --dim 32 --heads 2 "
+                        "--batch 2 --format json --threads 1";
+    for (int forward = 0; forward < 2; forward++) {
+        succeed("scale --dry %s %s", flags, forward ? "--forward" : "");
+        for (int i = 0; i < 4; i++) {
+            double bytes[2];
+            for (int k = 0; k < 2; k++) {
+                char at[120];
+                snprintf(at, sizeof at, of[i], 64 << k);
+                bytes[k] = number_of(at, "bytes");
+            }
+            const double inputs = 4.0 * 3 * 2 * 128 * 128 * 32;
+            cr_expect(bytes[1] > (forward ? 1 : 2) * inputs &&
+                          bytes[1] < (forward ? 2.5 : 5) * inputs,
+                      "%s: %s", of[i], out);
+            cr_expect_float_eq(bytes[1] / bytes[0], 4, 1, "%s: %s", of[i], out);
+        }
+    }
+}
+
+Test(imagenet, scale_measures_and_refuses)
+{
+    static const char *const bad[][2] = {
+        { "--attentions chunk", "'chunk' is not one of full|chunks; did you mean 'chunks'?" },
+        { "--edges exact,masked", "--edges: 'masked' is not one of exact|mask|cyclic; did you" },
+        { "--windows 8", "--windows: 8 is even" },
+        { "--windows 7,1", "--windows: '1' is not a whole number from 3 to 999" },
+        { "--maps 0", "--maps: '0' is not a whole number from 1 to 4096" },
+        { "--dim 10 --heads 3", "--dim 10 is not a multiple of --heads 3" },
+        { "--dry --maps 8 --picture a.gif", "end the name in .png or .svg" },
+    };
+    for (int global = 0; global < 2; global++) {
+        succeed("scale --maps 7,8 --windows 5,9 --dim 8 --heads 2 --global %d --seconds 0.01 "
+                "--threads 1 --picture scale.svg --format json",
+                global);
+        cr_expect(number_of("\"attention\":\"full\",\"map\":8", "ms") > 0, "%s", out);
+        cr_expect(number_of("\"window\":9,\"edge\":\"mask\"", "ms") > 0, "%s", out);
+    }
+    cr_expect(shell("grep -q 'window 9, mask' scale.svg && grep -q 'global tokens 1' scale.svg"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char args[200];
+        snprintf(args, sizeof args, "scale %s", bad[i][0]);
+        expect_refusal(args, 1, bad[i][1]);
+    }
 }

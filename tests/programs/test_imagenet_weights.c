@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <tapegrad/file.h>
+#include <tapegrad/image.h>
 #include <tapegrad/vision.h>
 
 #include "support/checkpoint.h"
@@ -12,6 +13,40 @@
 #include "support/images.h"
 
 TestSuite(imagenet_weights, .init = imagenet_begin, .fini = program_end, .timeout = 600);
+
+/* An image of wide x 16 pixels, red in its middle 16 columns, blue at its ends. */
+static void write_wide(const char *name, int wide)
+{
+    tp_image p = { 0 };
+    cr_assert(tp_image_new(&p, wide, 16));
+    for (int i = 0; i < wide * 16; i++) {
+        const int off = 2 * (i % wide) - wide;
+        p.rgb[3 * i + (off >= -16 && off < 16 ? 0 : 2)] = 200;
+    }
+    cr_assert(tp_image_write(&p, name), "%s", p.why);
+    tp_image_free(&p);
+}
+
+/* The loss over two images, of which one has that width. Models of up to 32 pixels never crop. */
+static double loss_of(int wide, const char *flag)
+{
+    write_wide("wide/val/red/0.png", wide);
+    succeed("eval --data wide --checkpoint run/last.safetensors --format json %s", flag);
+    return number_in(out, "loss");
+}
+
+Test(imagenet_weights, squeezed_images)
+{
+    make_colours("set", 12);
+    succeed("train --data set --size 48 --batch 8 --epochs 2 --threads 1 --run-dir run");
+    cr_assert(shell("cp -r set wide && rm wide/val/*/*"));
+    write_wide("wide/val/blue/0.png", 16);
+    const double square = loss_of(16, "--squeeze");
+    cr_expect_eq(loss_of(16, "--crop-ratio 1"), square);
+    cr_expect_neq(loss_of(64, "--squeeze"), loss_of(64, "--crop-ratio 1"));
+    expect_refusal("eval --data wide --checkpoint run/last.safetensors --squeeze --crop-ratio 1", 2,
+                   "--squeeze crops nothing: leave out --crop-ratio");
+}
 
 Test(imagenet_weights, published_weights)
 {

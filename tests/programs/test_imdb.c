@@ -34,7 +34,7 @@ Test(imdb, resume_is_exact)
 {
     static const char *const runs[] = {
         TRAIN "--ema 0.9 --clip 0.5 --recompute block --accumulation 2",
-        TRAIN "--packed no --bucket 2 --smoothing 0.1",
+        TRAIN "--packed no --bucket 2 --smoothing 0.1 --balance",
         TRAIN "--preset longformer-mini --window 8 --length 24 --decay matrices",
         TRAIN "--preset roberta_ls-mini --window 4 --rank 2 --recompute attention --packed no",
         TRAIN "--preset roberta_ls-mini --window 4 --rank 2 --dual-ln off --dtype f64",
@@ -50,6 +50,31 @@ Test(imdb, resume_is_exact)
         succeed("%.8s --resume --run-dir b --threads 2", runs[i][0] == 't' ? "train" : "pretrain");
         cr_expect_eq(update_in("b/last.safetensors"), 11, "%s", runs[i]);
         cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"), "%s", runs[i]);
+    }
+}
+
+/* ---- low-rank adaptation ---- */
+
+/* The encoder keeps its weights; the head and the adaptations learn, resume and are evaluated. */
+Test(imdb, adaptations)
+{
+    static const char *const presets[] = { "", "--preset longformer-mini --window 8" };
+    for (int k = 0; k < 2; k++) {
+        const char *query = "roberta.encoder.layer.0.attention.self.query.weight";
+        succeed(MLM "%s --steps 2 --run-dir base --overwrite", presets[k]);
+        const char *flags = TRAIN "%s --init base/best.safetensors --lora 2 --lora-modules "
+                                  "query,value,fc1,intermediate.dense --lr 0.01 --overwrite";
+        char run_flags[800];
+        snprintf(run_flags, sizeof run_flags, flags, presets[k]);
+        succeed("%s --steps 6 --run-dir a", run_flags);
+        cr_expect(strstr(out, "adaptations of rank 2 to "), "%s", out);
+        succeed("%s --steps 6 --run-dir b --time 0.000001", run_flags);
+        succeed("train --resume --run-dir b --threads 2");
+        cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"));
+        cr_expect_eq(tensor_distance("base/best.safetensors", "a/best.safetensors", query), 0);
+        succeed("eval --data reviews --run-dir a --threads 1");
+        cr_assert(shell("test $(stat -c %s a/adapter.safetensors) -lt "
+                        "$(stat -c %s a/best.safetensors)"));
     }
 }
 
@@ -169,6 +194,9 @@ Test(imdb, every_attention)
         cr_expect_float_eq(number_in(errors, "valid_loss"), loss, 1e-5, "%s", kinds[i]);
         cr_expect(accuracy > 90, "%s: %g", kinds[i], accuracy);
         cr_expect_eq(number_in(out, "texts"), 24);
+        cr_expect_float_eq(number_in(out, "recall"), accuracy / 100, 1e-9, "12 texts a class");
+        cr_expect(number_in(out, "f1") > 0.9 && number_in(out, "auc") >= number_in(out, "recall"),
+                  "%s", out);
         succeed(
             "eval --data reviews --run-dir run --threads 1 --packed no --batch 5 --format json");
         cr_expect_float_eq(number_in(out, "loss"), loss, 1e-5, "%s", kinds[i]);
@@ -204,7 +232,21 @@ Test(imdb, tables)
     succeed(
         "eval --data mail.csv --text-column body --label-column folder --run-dir run --part train "
         "--hold-back 3 --groups 2 --reliability r.png");
-    cr_expect(strstr(out, "18 training texts") && strstr(out, "calibration: ECE"), "%s", out);
+    cr_expect(strstr(out, "18 training texts") && strstr(out, "calibration: ECE") &&
+                  strstr(out, "means of the classes: precision ") && !strstr(out, "ROC"),
+              "%s", out);
+}
+
+/* Twelve texts of one class and two of another: balanced, a run reads other texts. */
+Test(imdb, balance)
+{
+    cr_assert(shell("{ echo text,label; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do "
+                    "echo \"good $i,in\"; done; echo bad,out; echo worse,out; } > rare.csv"));
+    const char *flags = "train --data rare.csv --hold-back 7 --length 12 " MODEL
+                        "--batch 4 --accumulation 1 --eval-every -1 --steps 6";
+    succeed("%s --run-dir usual", flags);
+    succeed("%s --run-dir balanced --balance", flags);
+    cr_expect_not(same_bytes("usual/last.safetensors", "balanced/last.safetensors"));
 }
 
 /* Copies the tensors of a file without its metadata. */
@@ -408,9 +450,13 @@ Test(imdb, names_of_published_classes)
 
 Test(imdb, groups_by_length)
 {
-    text_result r[7] = { { 5, 1, true, true },   { 900, 2, false, true }, { 10, 3, true, true },
-                         { 20, 4, false, true }, { 7, 5, true, true },    { 800, 6, true, true },
-                         { 1, 100, true, false } };
+    text_result r[7] = { { .length = 5, .loss = 1, .right = true, .scored = true },
+                         { .length = 900, .loss = 2, .scored = true },
+                         { .length = 10, .loss = 3, .right = true, .scored = true },
+                         { .length = 20, .loss = 4, .scored = true },
+                         { .length = 7, .loss = 5, .right = true, .scored = true },
+                         { .length = 800, .loss = 6, .right = true, .scored = true },
+                         { .length = 1, .loss = 100, .right = true } };
     length_group g[MOST_GROUPS];
     cr_assert_eq(length_groups(r, 7, 3, g), 3);
     cr_expect_eq(g[0].shortest, 5);
@@ -513,4 +559,34 @@ Test(imdb, explanations_are_printed)
     succeed("predict --run-dir run --lines < in");
     cr_expect(strstr(out, "line 1:") && strstr(out, "line 2:") && !strstr(out, "line 3"), "%s",
               out);
+}
+
+/* ---- norms by layer ---- */
+
+/* Norms with initial weights, all 1, make rows of 256 elements 16 long; averages are shorter than
+ * what they average. Batches do not matter, because padding does not count. */
+Test(imdb, norms)
+{
+    static const char *const bad[][2] = {
+        { "norms --run-dir a", "--data FILE is required" },
+        { "norms --fresh", "--fresh: name the model with --preset" },
+        { "norms --fresh --preset roberta_ls-min", "did you mean 'roberta_ls-mini'?" },
+        { "norms --fresh --preset roberta-mini --length 8",
+          "no layer of the model has long-short" },
+        { "norms --fresh --preset roberta_ls-mini --data x", "exclude each other" },
+        { "norms --run-dir a --data reviews --preset roberta_ls-mini", "--preset is the model of" },
+    };
+    double ratio;
+    succeed("norms --fresh --preset roberta_ls-mini --length 64 --threads 1 --format json");
+    const char *with = strstr(out, "\"layer\":3,\"dual_ln\":true");
+    cr_assert(with, "%s", out);
+    cr_expect_float_eq(number_in(with, "keys"), 16, 0.02, "%s", out);
+    cr_expect_float_eq(number_in(with, "projected_values"), 16, 0.02, "%s", out);
+    cr_expect(number_in(out, "key_ratio") > 1.1, "%s", out);
+    succeed(TRAIN "--preset roberta_ls-mini --window 4 --rank 2 --steps 2 --run-dir a");
+    succeed("norms --run-dir a --data reviews --threads 1 --dtype f64 --format json --batch 1");
+    ratio = number_in(out, "key_ratio");
+    succeed("norms --run-dir a --data reviews --threads 1 --dtype f64 --format json --batch 7");
+    cr_expect_float_eq(number_in(out, "key_ratio") / ratio, 1, 1e-6, "%s", out);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) expect_refusal(bad[i][0], 1, bad[i][1]);
 }

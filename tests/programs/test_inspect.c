@@ -141,6 +141,17 @@ Test(inspect, tensors_that_cannot_be_read)
         "%s", out);
 }
 
+/* Also those above the range of i64. */
+Test(inspect, unsigned_numbers)
+{
+    char out[4096];
+    write_header("a", "{" TENSOR("u", "U64", "[2]", "[0,16]") "}",
+                 "\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x80", 16);
+    cr_expect_eq(inspect("a", out, sizeof out), 0, "%s", out);
+    cr_expect(strstr(out, "u     U64     [2]                          2   9.2234e+18   4.6117e+18"),
+              "%s", out);
+}
+
 /* Neither a file's name nor the names in it control the terminal or break a line. */
 Test(inspect, names_are_escaped)
 {

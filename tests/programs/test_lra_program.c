@@ -61,12 +61,24 @@ static void expect_rate(const lra_settings *s, int64_t u, double rate, double be
     if (beta1 > 0) cr_expect_float_eq(lra_beta1(s, u), beta1, 1e-12, "%lld", (long long)u);
 }
 
-static lra_settings started(int task, lra_recipe recipe, int64_t steps)
+static int attention_named(const char *name)
+{
+    int i = 0;
+    while (i < ATTENTIONS && strcmp(attention_name(i), name) != 0) i++;
+    return i;
+}
+
+static lra_settings started_with(int attention, int task, lra_recipe recipe, int64_t steps)
 {
     lra_settings s;
     char why[256];
-    cr_assert(lra_start(&s, task, ATTENTION_LS, recipe, steps, why, sizeof why), "%s", why);
+    cr_assert(lra_start(&s, task, attention, recipe, steps, why, sizeof why), "%s", why);
     return s;
+}
+
+static lra_settings started(int task, lra_recipe recipe, int64_t steps)
+{
+    return started_with(ATTENTION_LS, task, recipe, steps);
 }
 
 /* Section 4 of the specification: values of the official schedules. */
@@ -98,6 +110,13 @@ Test(lra_program, rates_of_the_official_code)
     s = started(2, RECIPE_CODE, 0);
     expect_rate(&s, 7999, 1e-4, 0.85);
     expect_rate(&s, 19000, 4.999565456e-5, 0);
+    tp_options_free(lra_options, &s);
+
+    s = started_with(attention_named("nystrom"), 2, RECIPE_CODE, 0); /* its own code's */
+    cr_expect_eq(s.train.warmup, 800);
+    tp_options_free(lra_options, &s);
+    s = started_with(attention_named("nystrom"), 2, RECIPE_PAPER, 0);
+    cr_expect_eq(s.train.warmup, 8000);
     tp_options_free(lra_options, &s);
 
     s = started(1, RECIPE_PAPER, 0);
@@ -383,7 +402,7 @@ Test(lra_program, bad_input)
         { "table --attentions ls,ls --run-dir t", "is there twice" },
         { "table --steps 2 --attentions ls --run-dir t --flags=--no-such", "failed with status 2" },
         { "scale --lengths 64,x", "--lengths: 'x'" },
-        { "scale --attentions full", "--attentions: 'full' is none of" },
+        { "scale --attentions full", "--attentions: 'full' is not one of" },
     };
     make_files();
     succeed("train " SMALL "--steps 2 --run-dir run");
@@ -494,18 +513,86 @@ Test(lra_program, scale)
 {
     succeed("scale --dry --lengths 128,256 --attentions softmax,nystrom,ls --format json");
     int lines = 0;
-    for (const char *s = out; (s = strstr(s, "\"ms\": null")); s++) lines++;
+    for (const char *s = out; (s = strstr(s, "\"ms\":null")); s++) lines++;
     cr_expect_eq(lines, 6, "%s", out);
     const double bytes = number_in(out, "bytes");
     succeed("scale --lengths 128 --attentions softmax --seconds 0.01 --threads 1 --format json "
-            "--cpu-time");
+            "--clock cpu");
     cr_expect(number_in(out, "ms") > 0, "%s", out);
     cr_expect_float_eq(number_in(out, "bytes") / bytes, 1, 0.5, "%s", out);
+    succeed("scale --forward --dry --lengths 128 --attentions softmax --format json");
+    cr_expect(number_in(out, "bytes") < 0.8 * bytes && strstr(out, "\"pass\":\"forward\""), "%s",
+              out);
+    succeed("scale --forward --lengths 128 --attentions ls --seconds 0.01");
+    cr_expect(strstr(out, "ms a pass"), "%s", out);
     succeed("scale --dry --lengths 100 --attentions nystrom,none"); /* 100 / 128 landmarks: none */
     cr_expect(!strstr(out, "nystrom") && strstr(out, "none"), "%s", out);
     if (!shell("command -v gnuplot >/dev/null")) return;
     succeed("scale --lengths 128,256 --attentions none,ls --seconds 0.01 --picture scale.png");
     cr_expect(shell("test -s scale.png"));
+}
+
+/* ---- norms by layer ---- */
+
+/* A number of the line of this layer, without or with DualLN. */
+static double norm_of(int layer, bool dual, const char *key)
+{
+    char of[60];
+    snprintf(of, sizeof of, "\"layer\":%d,\"dual_ln\":%s", layer, dual ? "true" : "false");
+    const char *line = strstr(out, of);
+    cr_assert(line, "%s: %s", of, out);
+    return number_in(line, key);
+}
+
+/* Norms with initial weights, all 1, make rows of 64 elements 8 long. What enters them in the first
+ * layer is what a model without them reads, of one document or of a pair. */
+Test(lra_program, norms_of_initial_weights)
+{
+    static const char *const keys[] = { "keys", "projected_keys", "values", "projected_values" };
+    static const char *const presets[] = { "lra-listops-ls", "lra-retrieval-ls-best" };
+    for (size_t p = 0; p < sizeof presets / sizeof *presets; p++) {
+        const char *flags = "--batch 2 --threads 1 --format json --dtype f64";
+        double without[4];
+        succeed("norms --fresh --preset %s %s", presets[p], flags);
+        for (int k = 0; k < 4; k++) {
+            without[k] = norm_of(0, false, keys[k]);
+            for (int layer = 0; layer < 2; layer++)
+                cr_expect_float_eq(norm_of(layer, true, keys[k]), 8, 0.01, "%s", out);
+        }
+        cr_expect(norm_of(0, false, "key_ratio") > 1.5, "averages are shorter: %s", out);
+        succeed("norms --fresh --preset %s --set dual_ln=0 %s", presets[p], flags);
+        cr_expect(!strstr(out, "true"), "%s", out);
+        for (int k = 0; k < 4; k++)
+            cr_expect_float_eq(norm_of(0, false, keys[k]) / without[k], 1, 1e-6, "%s, %s: %s",
+                               presets[p], keys[k], out);
+    }
+}
+
+/* Padding does not count, so batches of other documents give the same means. */
+Test(lra_program, norms_of_a_run)
+{
+    static const char *const bad[][2] = {
+        { "norms --run-dir none", "none/last.safetensors: cannot be opened" },
+        { "norms --run-dir linear", "no layer of the model has long-short attention" },
+        { "norms --run-dir a --preset lra-text-ls", "--preset is the model of --fresh" },
+        { "norms --run-dir a --set dual_ln=0", "--set: it changes the model of --fresh" },
+        { "norms --fresh", "--fresh: name the model with --preset" },
+        { "norms --fresh --preset lra-text-lss", "did you mean 'lra-text-ls" },
+        { "norms --fresh --preset cvt-13", "--preset cvt-13 is no model of the Long Range Arena" },
+        { "norms --fresh --preset lra-text-ls --data x", "--fresh and --data exclude each other" },
+        { "norms --fresh --preset lra-text-dp", "no layer of the model has long-short attention" },
+    };
+    const char *flags = "--threads 1 --format json --limit 12 --dtype f64";
+    double one[2];
+    succeed("train " SMALL "--attention ls --window 4 --rank 3 --steps 4 --run-dir a");
+    succeed("train " SMALL "--attention linear --steps 1 --run-dir linear");
+    succeed("norms --run-dir a %s --batch 1", flags);
+    for (int dual = 0; dual < 2; dual++) one[dual] = norm_of(0, dual, "key_ratio");
+    succeed("norms --run-dir a %s --batch 5 --picture norms.svg", flags);
+    for (int dual = 0; dual < 2; dual++)
+        cr_expect_float_eq(norm_of(0, dual, "key_ratio") / one[dual], 1, 1e-6, "%s", out);
+    cr_expect(shell("grep -q 'up to 12 validation examples of listops' norms.svg"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) expect_refusal(bad[i][0], 1, bad[i][1]);
 }
 
 /* ---- manuals ---- */
@@ -518,7 +605,7 @@ Test(lra_program, manuals)
         { "train", "ATTENTIONS\n" },   { "train", "--resume" },
         { "train", "test.json" },      { "eval", "--damage none|insert|delete" },
         { "perturb", "lra perturb" },  { "table", "--seeds N" },
-        { "scale", "--lengths LIST" },
+        { "scale", "--lengths LIST" }, { "norms", "--preset NAME" },
     };
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         succeed("%s --help", pages[i].command);

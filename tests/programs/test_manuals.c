@@ -120,7 +120,7 @@ Test(manuals, pages_of_programs_are_valid)
     cr_assert_eq(shell_says("ls '" TP_BUILD_DIR "'/manuals/*/man1/*.1"), 0, "%s", out);
     static const char *const some[] = { "/enwik8.1",     "/enwik8-train.1", "/imagenet-predict.1",
                                         "/imdb-train.1", "/lra-table.1",    "/coco-train.1",
-                                        "/tp-models.1" };
+                                        "/tp-models.1",  "/gpt-generate.1" };
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         cr_expect(strstr(out, some[i]), "%s is not among %s", some[i], out);
     shell_says("groff -man -ww -z '" TP_BUILD_DIR "'/manuals/*/man1/*.1");
@@ -132,8 +132,8 @@ Test(manuals, pages_of_programs_are_valid)
 static const struct {
     const char *line, *bash, *zsh; /* zsh: NULL: the same */
 } cases[] = {
-    { "enwik8 ", "train eval generate",
-      "train eval generate --help --version --man --commands --completion" },
+    { "enwik8 ", "train eval scale norms generate",
+      "train eval scale norms generate --help --version --man --commands --completion" },
     { "enwik8 tr", "train", NULL },
     { "enwik8 --c", "--completion --commands", "--commands --completion" },
     { "enwik8 --completion ", "bash zsh", NULL },
@@ -185,8 +185,8 @@ static void expect_offers(const char *shell, const char *script)
     char command[8000];
     int n = snprintf(
         command, sizeof command,
-        "mkdir scripts a-folder; touch a-file; for p in enwik8 imagenet imdb lra coco tp-models "
-        "tp-inspect; do cp '%s'/manuals/$p/%s/* scripts; done; %s '%s/tests/programs/%s' "
+        "mkdir scripts a-folder; touch a-file; for p in enwik8 gpt imagenet imdb lra coco "
+        "tp-models tp-inspect; do cp '%s'/manuals/$p/%s/* scripts; done; %s '%s/tests/programs/%s' "
         "\"$PWD/scripts\"",
         TP_BUILD_DIR, shell, strcmp(shell, "zsh") == 0 ? "zsh -f" : shell, TP_SOURCE_DIR, script);
     for (int i = 0; i < CASES; i++)
@@ -242,7 +242,7 @@ Test(manuals, mistakes)
         cr_expect(strstr(out, bad[i].message), "%s: %s", bad[i].args, out);
     }
     cr_expect_eq(shell_says("'" TP_BIN_DIR "'/enwik8 --commands"), 0);
-    cr_expect_str_eq(out, "train\neval\ngenerate\n", "%s", out);
+    cr_expect_str_eq(out, "train\neval\nscale\nnorms\ngenerate\n", "%s", out);
 }
 
 /* A package would install half a page. */

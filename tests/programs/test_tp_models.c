@@ -58,16 +58,21 @@ Test(tp_models, list)
         cr_expect(strstr(text, begin), "%s is missing", begin + 1);
     }
     cr_expect_eq(lines(), 1 + n + 2 + detectors);
-    cr_expect(strstr(text, "\ncvt_ls-13-224                      224 x 224                    "
-                           "20181304      20.3      4.94      4.90     134.6       8.7\n"));
-    cr_expect(strstr(text, "\ntxl-base-enwik8                    512 tokens, memory 512       "
-                           "41055436      41.0     33.11         -     232.7      16.4\n"));
-    cr_expect(strstr(text, "\nvil-tiny-rpb                       224 x 224                     "
-                           "6719698       6.7      1.33      1.30      40.8       5.0\n"));
-    cr_expect(strstr(text, "\nlra-listops-ls                     2048 tokens                 "
-                           "   249418         -      0.20      0.20      13.2       1.0\n"));
-    cr_expect(strstr(text, "\nlra-retrieval-ls-best              2 x 4096 tokens             "
-                           "   461754         -      2.17      2.17      81.6       4.0\n"));
+    cr_expect(strstr(text,
+                     "\ncvt_ls-13-224                      224 x 224                    "
+                     "20181304      20.3      4.94      4.90     134.6      67.6       8.7\n"));
+    cr_expect(strstr(text,
+                     "\ntxl-base-enwik8                    512 tokens, memory 512       "
+                     "41055436      41.0     33.11         -     232.7     109.5      16.4\n"));
+    cr_expect(strstr(text,
+                     "\nvil-tiny-rpb                       224 x 224                     "
+                     "6719698       6.7      1.33      1.30      40.8      21.0       5.0\n"));
+    cr_expect(strstr(text,
+                     "\nlra-listops-ls                     2048 tokens                 "
+                     "   249418         -      0.20      0.20      13.2       6.7       1.0\n"));
+    cr_expect(strstr(text,
+                     "\nlra-retrieval-ls-best              2 x 4096 tokens             "
+                     "   461754         -      2.17      2.17      81.6      41.2       4.0\n"));
     cr_expect(strstr(text, "\nmask-rcnn-vil-small-sra32             800 x 1344            "
                            "    50734704      51.5    268.34     268.3    268.19\n"));
     cr_expect(strstr(text, "\nretinanet-vil-tiny                    800 x 1344            "
@@ -82,7 +87,7 @@ Test(tp_models, filters)
     } cases[] = {
         { "txl-", "txl-base-text8", "ls_lm", 9 },
         { "lra-text-", "lra-text-performer", "lra-listops", 13 },
-        { "--filter XL", "txl-base-text8", "ls_lm", 9 },
+        { "--filter XL", "txl-base-text8", "ls_lm", 10 },
         { "--filter cvt*-ls", "cvt_ls-21-448", "cvt-13-224", 9 },
         { "--filter E-ViT", "vil-small-flat-full", "vil-tiny-flat-full", 2 },
         { "--filter -384 vil-", "vil-base-rpb-384", "cvt", 6 },
@@ -136,6 +141,34 @@ Test(tp_models, members_of_detectors)
     cr_expect(!strstr(text, "the paper prints"), "%s", text);
 }
 
+Test(tp_models, papers)
+{
+    static const struct {
+        const char *text, *holds, *lacks;
+        int rows;
+    } cases[] = {
+        { "ViL Table 2", "ViL, Table 2: ViL-1,2,8,1-RPB\n", "Transformer-LS", 15 },
+        { "vil table 2, Full", "vil-small-1-1-9-1-full\n", "-RPB", 5 },
+        { "Transformer-LS table 9", "\n    printed: 37.1, 65.4, 82.3\n", "ViL", 8 },
+        { "ViT-LSLA Figure 3", "ViT-LSLA, Figure 3a, Figure 4a: ", "Figure 5", 2 },
+        { "Table 14 ResNet-50", "Transformer-LS, Table 14: ", "Table 1:", 1 },
+        { "BiT-152x4-M", "\n    quoted from elsewhere, not built\n", "imagenet", 1 },
+        { "ViL Table 5 ViL-Base-RPB", "--run-dir runs/21k && \\\n    imagenet train", "Table 4",
+          1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[200];
+        snprintf(arguments, sizeof arguments, "--paper '%s'", cases[i].text);
+        cr_expect_eq(models(arguments), 0, "%s", text);
+        cr_expect(strstr(text, cases[i].holds) && !strstr(text, cases[i].lacks), "%s: %s",
+                  cases[i].text, text);
+        snprintf(arguments, sizeof arguments, "--json --paper '%s'", cases[i].text);
+        json_t *rows = parsed(arguments);
+        cr_expect_eq((int)json_array_size(rows), cases[i].rows, "%s", cases[i].text);
+        json_decref(rows);
+    }
+}
+
 Test(tp_models, parameters)
 {
     cr_expect_eq(models("--params cvt-13"), 0);
@@ -180,8 +213,15 @@ Test(tp_models, refusals)
         { "--summary tiny --depth x", 2, "tp-models: --depth: 'x' is not a whole number\n" TRY },
         { "a b", 2, "tp-models: 'b': only one PREFIX is allowed\n" TRY },
         { "--summary tiny --params tiny", 2,
-          "tp-models: --summary, --params, --members and a list of models exclude each "
+          "tp-models: --summary, --params, --members, --paper and a list of models exclude each "
           "other\n" TRY },
+        { "--memory --paper ViL", 2,
+          "tp-models: --memory: only a list takes it; --summary always shows the memory\n" TRY },
+        { "--paper 'ViL Table 22'", 1,
+          "tp-models: no row of a paper has all words of 'ViL Table 22'; did you mean 'ViL Table "
+          "2'?\n" },
+        { "--paper nonsense", 1,
+          "tp-models: no row of a paper has all words of 'nonsense'; --paper ViL lists a paper\n" },
         { "--set depths=1 swin", 2,
           "tp-models: --set: it changes the model of --summary, --params or --members\n" TRY },
         { "--summary swin-t --set depth=1,1,1,1", 1,
@@ -229,7 +269,7 @@ Test(tp_models, tree)
         "parameters   374,392, 1.4 MiB in f32; 741 elements of buffers\n"
         "mult-adds    4.70 M\n"
         "FLOPs        4.76 M by the paper's count\n"
-        "memory       0.3 MiB saved for backward, 0.3 with --recompute block; one sample, f32\n");
+        "memory       0.3 MiB a sample for backward, 0.1 in bf16, 0.3 with --recompute block\n");
 }
 
 /* Trees at several depths, and with one line for equal blocks. */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "image_settings.h"
-#include "support/values.h"
 
 enum { IMAGES = 3, SIDE = 32 };
 
@@ -13,8 +12,6 @@ void analysis_begin_as(analysis *a, const char *preset, bool raw_kv)
 {
     image_settings s = { .train = { .accumulation = 1 } };
     char why[256] = "";
-    const int64_t n = (int64_t)IMAGES * SIDE * SIDE * 3;
-    double *noise = malloc((size_t)n * sizeof *noise);
     *a = (analysis){ .n = IMAGES, .batch = 2, .block = -1, .query = -1 };
     cr_assert(image_preset(&s, preset, -1, why, sizeof why), "%s", why);
     s.size = SIDE;
@@ -27,10 +24,9 @@ void analysis_begin_as(analysis *a, const char *preset, bool raw_kv)
     a->f.m = calloc(1, sizeof *a->f.m);
     classifier_init(a->f.t.P, a->f.m, &a->f.cfg);
     tp_record(a->f.t.T, false);
-    a->x = malloc((size_t)n * sizeof *a->x);
-    values_random(noise, n, 7);
-    for (int64_t i = 0; i < n; i++) a->x[i] = (float)noise[i];
-    free(noise);
+    a->X = tp_image_set_shapes(IMAGES, SIDE, TP_VALID);
+    a->as_tested = image_eval_pipeline(SIDE, 1);
+    cr_assert(analysis_choose(a, 0), "%s", a->why);
 }
 
 void analysis_begin(analysis *a, const char *preset)
@@ -40,13 +36,18 @@ void analysis_begin(analysis *a, const char *preset)
 
 void analysis_end(analysis *a)
 {
-    free(a->x);
+    free(a->one);
+    tp_image_set_close(a->X);
     image_file_close(&a->f);
 }
 
 tp_tensor analysis_images(analysis *a)
 {
+    static float x[IMAGES * SIDE * SIDE * 3];
     tp_tape *T = a->f.t.T;
+    tp_loader *L = analysis_loader(a);
+    cr_assert(analysis_read(a, L, x, IMAGES), "%s", a->why);
+    tp_loader_free(L);
     tp_reset(T);
-    return tp_cast(T, tp_from(T, TP_F32, TP_SHAPE(a->n, SIDE, SIDE, 3), a->x), TP_F64);
+    return tp_cast(T, tp_from(T, TP_F32, TP_SHAPE(IMAGES, SIDE, SIDE, 3), x), TP_F64);
 }

@@ -1,5 +1,5 @@
-/* analysis.h - a model for tests of `imagenet analyze`, with random f64 weights and noise
- * as images. */
+/* analysis.h - a model for tests of `imagenet analyze`, with random f64 weights and
+ * drawn shapes as images. */
 #ifndef TP_SUPPORT_ANALYSIS_H
 #define TP_SUPPORT_ANALYSIS_H
 

@@ -33,12 +33,6 @@ void corpus_drop_merges(void)
     corpus_vocabulary = tp_bpe_from("small", vocab, "t h\nth e\n", NULL);
 }
 
-void corpus_write(const char *name, const char *text)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    cr_assert(f && fputs(text, f) >= 0 && fclose(f) == 0, "%s", name);
-}
-
 void corpus_shell(const char *command)
 {
     char full[2048];
@@ -59,7 +53,7 @@ tp_corpus *corpus_of(const char *name, tp_corpus_opts o)
     return C;
 }
 
-void corpus_tokens(const tp_corpus *C, tp_part part, int64_t first, int64_t n, uint16_t *to)
+void corpus_tokens(const tp_corpus *C, tp_part part, int64_t first, int64_t n, int32_t *to)
 {
     char why[1100];
     cr_assert(tp_corpus_read(C, part, first, n, to, why, sizeof why), "%s", why);
@@ -67,8 +61,7 @@ void corpus_tokens(const tp_corpus *C, tp_part part, int64_t first, int64_t n, u
 
 const char *corpus_text(const tp_corpus *C)
 {
-    static uint16_t ids[1024];
-    static int32_t wide[1024];
+    static int32_t ids[1024];
     static char text[4096];
     const int64_t n = tp_corpus_tokens(C, TP_TRAIN);
     size_t used = 0;
@@ -76,9 +69,8 @@ const char *corpus_text(const tp_corpus *C)
     corpus_tokens(C, TP_TRAIN, 0, n, ids);
     tp_bpe_coder *coder = tp_bpe_coder_new(corpus_vocabulary);
     for (int64_t i = 0, from = 0; i < n; i++) {
-        wide[i] = ids[i];
         if (ids[i] != 2) continue;
-        const char *part = tp_bpe_decode(coder, wide + from, i - from, TP_BPE_RAW, NULL);
+        const char *part = tp_bpe_decode(coder, ids + from, i - from, TP_BPE_RAW, NULL);
         used += (size_t)sprintf(text + used, "%s|", part);
         from = i + 1;
     }
@@ -102,18 +94,18 @@ void corpus_sentences(const char *name, int words, uint64_t seed, const char *be
     fclose(f);
 }
 
-tp_loader *corpus_batches(const tp_corpus *C, tp_mlm_opts o)
+tp_loader *corpus_batches(const tp_corpus *C, tp_mlm_loader_opts o)
 {
     if (!o.batch) o.batch = CORPUS_BATCH;
     if (!o.length) o.length = CORPUS_LENGTH;
-    tp_loader *L = tp_mlm_new(C, &o);
+    tp_loader *L = tp_mlm_loader_new(C, &o);
     cr_assert(tp_loader_ok(L), "%s", tp_loader_why(L));
     return L;
 }
 
 void corpus_next(tp_loader *L, tp_mlm_batch *b)
 {
-    cr_assert(tp_mlm_next(L, b), "%s", tp_loader_why(L));
+    cr_assert(tp_mlm_loader_next(L, b), "%s", tp_loader_why(L));
 }
 
 uint64_t corpus_batch_hash(const tp_mlm_batch *b)

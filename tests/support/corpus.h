@@ -14,8 +14,7 @@ void corpus_end(void);
 /* Replaces the vocabulary by one with two merges and the same ids. */
 void corpus_drop_merges(void);
 
-/* Write a file of that text, or of random sentences with `between` after some of them. */
-void corpus_write(const char *name, const char *text);
+/* Writes a file of random sentences with `between` after some of them. */
 void corpus_sentences(const char *name, int words, uint64_t seed, const char *between);
 
 /* Runs a command in the folder, which must succeed. */
@@ -26,7 +25,7 @@ tp_corpus *corpus_try(const char *name, tp_corpus_opts o);
 tp_corpus *corpus_of(const char *name, tp_corpus_opts o);
 
 /* Reads n tokens of a part. */
-void corpus_tokens(const tp_corpus *C, tp_part part, int64_t first, int64_t n, uint16_t *to);
+void corpus_tokens(const tp_corpus *C, tp_part part, int64_t first, int64_t n, int32_t *to);
 
 /* All tokens of a corpus but held-out ones, at most 1023, with </s> as a bar. Valid until the next
  * call. */
@@ -34,7 +33,7 @@ const char *corpus_text(const tp_corpus *C);
 
 /* Opens batches, by default of 8 sequences of 34 ids; expects success. */
 enum { CORPUS_BATCH = 8, CORPUS_LENGTH = 34 };
-tp_loader *corpus_batches(const tp_corpus *C, tp_mlm_opts o);
+tp_loader *corpus_batches(const tp_corpus *C, tp_mlm_loader_opts o);
 void corpus_next(tp_loader *L, tp_mlm_batch *b);
 uint64_t corpus_batch_hash(const tp_mlm_batch *b); /* of its ids, rows and targets */
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/amx.h"
+
 #ifdef TP_EMULATION
 #include "cuda_emulation/emulation.h"
 #endif
@@ -18,7 +20,10 @@ static const char *device_name(void)
 
 tp_device *device_open(const tp_device_opts *o)
 {
-    return tp_device_open(device_name(), o);
+    if (strcmp(device_name(), "amx") != 0) return tp_device_open(device_name(), o);
+    tp_device_opts tiles = o ? *o : (tp_device_opts){ 0 };
+    if (tiles.isa == TP_ISA_AUTO) tiles.isa = TP_ISA_AMX;
+    return amx_open(&tiles);
 }
 
 bool device_is_cuda(void)

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <tapegrad/device.h>
 
-/* Opens the suite's device: cpu, or the one in the environment variable TAPEGRAD_DEVICE. */
+/* Opens the suite's device: cpu, or the one in the environment variable TAPEGRAD_DEVICE; "amx": the
+ * CPU with tiles (amx.h). */
 tp_device *device_open(const tp_device_opts *o);
 bool device_is_cuda(void);
 bool device_is_emulated(void); /* the emulation is much slower, so tests do less */

@@ -52,3 +52,17 @@ const char *in_folder(const char *name)
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
 }
+
+const char *write_in_folder(const char *name, const void *bytes, size_t n)
+{
+    const char *path = in_folder(name);
+    FILE *f = fopen(path, "wb");
+    if (f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0) return path;
+    perror(path);
+    exit(1);
+}
+
+const char *write_text(const char *name, const char *text)
+{
+    return write_in_folder(name, text, strlen(text));
+}

@@ -2,6 +2,8 @@
 #ifndef TP_SUPPORT_FOLDER_H
 #define TP_SUPPORT_FOLDER_H
 
+#include <stddef.h>
+
 extern char folder[512];
 
 void make_folder(void);
@@ -10,5 +12,9 @@ int files_in_folder(void);
 
 /* The path of a file in the folder; valid until the fourth call after this one. */
 const char *in_folder(const char *name);
+
+/* Write a file of that name in the folder, and return its path. */
+const char *write_in_folder(const char *name, const void *bytes, size_t n);
+const char *write_text(const char *name, const char *text);
 
 #endif

@@ -12,12 +12,6 @@
 
 #include "support/folder.h"
 
-void write_text(const char *name, const char *text)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    cr_assert(f && fputs(text, f) >= 0 && fclose(f) == 0, "%s", name);
-}
-
 void write_image(const char *name, int colour)
 {
     tp_image p = { 0 };

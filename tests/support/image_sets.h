@@ -5,7 +5,6 @@
 #include <tapegrad/image_set.h>
 
 /* Names are relative to the folder. */
-void write_text(const char *name, const char *text);
 void make(const char *name); /* makes a folder */
 
 /* Writes a 40 x 36 image of one colour, by which tests recognise it. */

@@ -92,14 +92,15 @@ static void set_recompute(tp_model_cfg *c, tp_recompute mode)
 
 /* ---- memory ---- */
 
-static double kept(const tp_model_cfg *c)
+/* samples: of the batch. */
+static double kept(const tp_model_cfg *c, int64_t samples, tp_dtype compute)
 {
     const tp_common_cfg o = tp_model_get(c);
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true, .exact = true });
     tp_params *P = tp_params_new(D, NULL);
-    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = compute, .train = true });
     tp_net *N = tp_net_new(P, "", c);
-    const tp_shape images = TP_SHAPE(1, o.image[0], o.image[1], 3);
+    const tp_shape images = TP_SHAPE(samples, o.image[0], o.image[1], 3);
     tp_net_forward(T, N, NULL, tp_full(T, TP_F32, images, 0.0));
     cr_assert(tp_ok(T), "%s", tp_why(T));
     const size_t first = tp_device_stats(D).live_bytes;
@@ -117,9 +118,14 @@ void models_expect_memory(const char *name, const tp_model_cfg *c)
     for (int mode = TP_RECOMPUTE_NONE; mode <= TP_RECOMPUTE_BLOCK; mode++) {
         tp_model_cfg each = *c;
         set_recompute(&each, (tp_recompute)mode);
-        const double want = tp_model_cost(&each, 0, 0).saved, got = kept(&each);
+        const double want = tp_model_cost(&each, 0, 0).saved, got = kept(&each, 1, TP_F32);
         cr_expect(fabs(got / want - 1.0) < 0.03, "%s, recomputation %d: %g bytes, said %g", name,
                   mode, got, want);
+        const double less = tp_model_saved_bytes(&each, 0, 0, TP_BF16);
+        const double more = kept(&each, 2, TP_BF16) - kept(&each, 1, TP_BF16);
+        cr_expect(fabs(more / less - 1.0) < 0.03 && less < (mode ? 1.0 : 0.75) * want,
+                  "%s, recomputation %d: %g bytes a sample in bf16, said %g; %g in f32", name, mode,
+                  more, less, want);
     }
 }
 

@@ -17,7 +17,7 @@ me=$(readlink -f "$0")
 hosts() { ip netns list 2>/dev/null | awk '/^tp[0-9]/ { print $1 }'; }
 
 limit() { # HOST RATE
-    ip netns exec "tp$1" tc qdisc replace dev "tpv$1" root tbf rate "$2" burst 64kb latency 400ms
+    ip netns exec "tp$1" tc qdisc replace dev "tpv$1" root tbf rate "$2" burst 256kb latency 400ms
 }
 
 up() { # HOSTS [RATE]

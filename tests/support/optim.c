@@ -54,6 +54,14 @@ const optim_form optim_forms[] = {
     { "adafactor all", "adafactor",
       { { "beta2_decay", -0.5 }, { "eps1", 0.3 }, { "eps2", 0.4 }, { "d", 1.05 },
         { "weight_decay", 0.3 } }, some_factors },
+    { "muon", "muon", { { NULL, 0 } }, NULL },
+    { "muon all", "muon",
+      { { "momentum", 0.8 }, { "nesterov", 0 }, { "newton_schulz", 3 }, { "match_rms", 0 },
+        { "beta2", 0.9 }, { "eps", 1e-3 }, { "weight_decay", 0.3 } }, some_factors },
+    { "schedulefree", "schedulefree", { { NULL, 0 } }, NULL },
+    { "schedulefree all", "schedulefree",
+      { { "beta1", 0.8 }, { "beta2", 0.95 }, { "eps", 1e-3 }, { "r", 0.5 }, { "lr_power", 1 },
+        { "weight_decay", 0.3 } }, some_factors },
     { .name = NULL },
 };
 /* clang-format on */
@@ -67,7 +75,8 @@ const optim_form *optim_form_of(const char *name)
 
 tp_optim *optim_make(tp_params *P, const optim_form *f)
 {
-    return tp_optim_new(P, f->kind, &(tp_optim_opts){ f->options, f->factors, NULL });
+    return tp_optim_new(P, f->kind,
+                        &(tp_optim_opts){ .values = f->options, .factors = f->factors });
 }
 
 /* ---- plain loops ---- */
@@ -217,6 +226,85 @@ static void adafactor(const optim_form *f, optim_plain *s, const double *grad, d
     }
 }
 
+/* Jordan's iteration on u [R,C], or on its transpose if that has fewer rows. */
+static void newton_schulz(double *u, int64_t R, int64_t C, int iterations)
+{
+    static double a[OPTIM_SIDE * OPTIM_SIDE], y[OPTIM_LARGEST];
+    const bool tall = R > C;
+    const int64_t n = tall ? C : R, long_side = tall ? R : C, row = tall ? 1 : C,
+                  col = tall ? C : 1;
+    double norm = 0.0;
+    for (int64_t k = 0; k < R * C; k++) norm += u[k] * u[k];
+    for (int64_t k = 0; k < R * C; k++) u[k] /= fmax(sqrt(norm), 1e-7);
+    for (int step = 0; step < iterations; step++) {
+        memset(a, 0, sizeof a);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < n; j++)
+                for (int64_t k = 0; k < long_side; k++)
+                    a[i * n + j] += u[i * row + k * col] * u[j * row + k * col];
+        for (int64_t i = 0; i < n; i++) { /* column k of (3.4445 - 4.775 A + 2.0315 A A) X */
+            for (int64_t k = 0; k < long_side; k++) y[i * row + k * col] = 0.0;
+            for (int64_t j = 0; j < n; j++) {
+                double b = -4.775 * a[i * n + j] + (i == j ? 3.4445 : 0.0);
+                for (int64_t k = 0; k < n; k++) b += 2.0315 * a[i * n + k] * a[k * n + j];
+                for (int64_t k = 0; k < long_side; k++)
+                    y[i * row + k * col] += b * u[j * row + k * col];
+            }
+        }
+        memcpy(u, y, (size_t)(R * C) * sizeof *u);
+    }
+}
+
+static void muon(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd)
+{
+    const double momentum = given(f, "momentum", 0.95), R = (double)s->shape.dim[0];
+    const double C = (double)s->shape.dim[1];
+    if (s->shape.ndim != 2 || s->numel == 0) {
+        optim_form rest = { .kind = "adamw" };
+        rest.options[0] = (tp_optim_value){ "beta2", given(f, "beta2", 0.95) };
+        rest.options[1] = (tp_optim_value){ "eps", given(f, "eps", 1e-8) };
+        adam(&rest, s, grad, lr, wd);
+        return;
+    }
+    for (int64_t k = 0; k < s->numel; k++) {
+        s->m[k] += (1.0 - momentum) * (grad[k] - s->m[k]);
+        s->u[k] = s->m[k];
+        if (given(f, "nesterov", 1.0) != 0.0)
+            s->u[k] = (1.0 - momentum) * grad[k] + momentum * s->m[k];
+    }
+    newton_schulz(s->u, s->shape.dim[0], s->shape.dim[1], (int)given(f, "newton_schulz", 5.0));
+    const bool match = given(f, "match_rms", 1.0) != 0.0;
+    const double size = match ? 0.2 * sqrt(fmax(R, C)) : sqrt(fmax(1.0, R / C));
+    for (int64_t k = 0; k < s->numel; k++)
+        s->p[k] = s->p[k] * (1.0 - lr * wd) - lr * size * s->u[k];
+}
+
+/* As published: y in p, z in u. The weights of steps count all updates, also of others. */
+static void schedulefree(const optim_form *f, optim_plain *s, const double *grad, double lr,
+                         double wd)
+{
+    const double b1 = given(f, "beta1", 0.9), b2 = given(f, "beta2", 0.999);
+    const double eps = given(f, "eps", 1e-8);
+    if (s->updates == 1) memcpy(s->u, s->p, sizeof s->u);
+    const double c2 = 1.0 - pow(b2, s->updates);
+    for (int64_t k = 0; k < s->numel; k++) {
+        s->v[k] = b2 * s->v[k] + (1.0 - b2) * grad[k] * grad[k];
+        const double q = grad[k] / (sqrt(s->v[k] / c2) + eps) + wd * s->p[k];
+        s->p[k] = (1.0 - s->c) * s->p[k] + s->c * s->u[k];
+        s->p[k] += lr * (b1 * (1.0 - s->c) - 1.0) * q;
+        s->u[k] -= lr * q;
+    }
+}
+
+/* The weight of this update in the average, from the rates of all. */
+static void weigh_update(const optim_form *f, optim_plain *s, int n, double lr)
+{
+    s->largest = fmax(s->largest, lr);
+    const double w = pow(n, given(f, "r", 0.0)) * pow(s->largest, given(f, "lr_power", 2.0));
+    s->weights += w;
+    s->c = w / s->weights;
+}
+
 static const struct plain {
     const char *kind;
     void (*step)(const optim_form *f, optim_plain *s, const double *grad, double lr, double wd);
@@ -224,13 +312,20 @@ static const struct plain {
               { "adam", adam },       { "adamw", adam },
               { "adamw-vil", adam },  { "rmsprop", rmsprop },
               { "adagrad", adagrad }, { "lion", lion },
-              { "lamb", lamb },       { "adafactor", adafactor } };
+              { "lamb", lamb },       { "adafactor", adafactor },
+              { "muon", muon },       { "schedulefree", schedulefree } };
+
+void optim_plain_skip(const optim_form *f, optim_plain *s, double lr)
+{
+    weigh_update(f, s, ++s->steps, lr);
+}
 
 void optim_plain_step(const optim_form *f, optim_plain *s, const double *grad, double lr)
 {
     const tp_factors own = f->factors ? f->factors(s->name, s->shape, NULL) : (tp_factors){ 1, 1 };
     const double wd = given(f, "weight_decay", 0.0) * own.decay;
     s->updates++;
+    weigh_update(f, s, ++s->steps, lr);
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (strcmp(plain[i].kind, f->kind) == 0) plain[i].step(f, s, grad, lr * own.lr, wd);
 }

@@ -16,16 +16,19 @@ const optim_form *optim_form_of(const char *name); /* of the table */
 
 tp_optim *optim_make(tp_params *P, const optim_form *f);
 
-enum { OPTIM_LARGEST = 2 * 131 * 65 }; /* elements of a parameter */
+enum { OPTIM_LARGEST = 2 * 131 * 65, OPTIM_SIDE = 90 }; /* elements of a parameter; least side */
 
 typedef struct optim_plain { /* one parameter: values, moments, updates made */
     const char *name;
     tp_shape shape;
     int64_t numel;
     double p[OPTIM_LARGEST], m[OPTIM_LARGEST], v[OPTIM_LARGEST], u[OPTIM_LARGEST];
-    int updates;
+    int updates, steps;         /* of this parameter; of the optimiser */
+    double largest, weights, c; /* schedulefree: the rate so far, sums, the present weight */
 } optim_plain;
 
+/* A step of the optimiser that does not update this parameter. */
+void optim_plain_skip(const optim_form *f, optim_plain *s, double lr);
 void optim_plain_step(const optim_form *f, optim_plain *s, const double *grad, double lr);
 
 #endif

@@ -26,6 +26,15 @@ void program_begin(const char *name)
     cr_assert(chdir(folder) == 0);
 }
 
+void program_begin_in(const char *path, const char *name)
+{
+    char why[300];
+    program = name;
+    snprintf(folder, sizeof folder, "%s", path);
+    cr_assert(tp_make_folders(path, why, sizeof why), "%s", why);
+    cr_assert(chdir(folder) == 0);
+}
+
 void program_end(void)
 {
     cr_assert(chdir("/") == 0);

@@ -11,7 +11,8 @@
  * the first arguments ("enwik8 train"). Its threads do not spin while waiting, to spare a busy
  * machine. */
 void program_begin(const char *name);
-void program_end(void); /* removes the folder */
+void program_begin_in(const char *path, const char *name); /* makes this folder instead */
+void program_end(void);                                    /* removes the folder */
 
 /* The output of the last command. */
 extern char out[40000], errors[20000];

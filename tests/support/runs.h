@@ -23,12 +23,16 @@ typedef struct run_kind {
 extern const run_kind run_kinds[];
 extern const int run_kind_count;
 
+/* `gpt train` with adaptations, whose folder has a file more. It is not in the table: its engine is
+ * that of the others. */
+extern const run_kind run_of_adaptations;
+
 /* With the environment variable PROGRAM, tests skip programs whose command does not contain it. */
 bool run_kind_wanted(const run_kind *k);
 
-/* True if this program runs case i of a list. All run all cases; with the address sanitizer each
- * program runs every third, beginning one later than the program before it, so that each case runs
- * in three of them: what a case breaks is in the engine, which all programs share. */
+/* True if this program runs case i of a list: every third one, beginning one later than the program
+ * before it, and with the address sanitizer another third. What a case breaks is in the engine,
+ * which all programs share; three of them run each case in one build, three others in the other. */
 bool run_kind_takes(const run_kind *k, int i);
 
 /* Makes a folder with the program's data and changes to it; program_end removes it. */

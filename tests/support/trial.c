@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/amx.h"
 #include "support/device.h"
 #include "support/values.h"
 
@@ -58,14 +59,17 @@ static void run_on(tp_tape *T, const trial *t, trial_result *r)
 
 bool trial_can(tp_dtype dt, tp_isa isa)
 {
-    return device_is_cuda() ? dt != TP_F64 && isa <= TP_ISA_BASE : tp_isa_runs(isa);
+    if (device_is_cuda()) return dt != TP_F64 && isa <= TP_ISA_BASE;
+    return amx_isa_runs(isa);
 }
 
 trial_result trial_run(const trial *t)
 {
     trial_result r = { .ny = 0 };
-    tp_device *D = device_open(&(tp_device_opts){
-        .threads = t->threads ? t->threads : 2, .isa = t->isa, .exact = device_is_emulated() });
+    const tp_device_opts opts = { .threads = t->threads ? t->threads : 2,
+                                  .isa = t->isa,
+                                  .exact = device_is_emulated() };
+    tp_device *D = t->isa == TP_ISA_AMX ? amx_open(&opts) : device_open(&opts);
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = t->compute, .train = !t->eval });
     run_on(T, t, &r);
     snprintf(r.why, sizeof r.why, "%s", tp_why(T));

@@ -24,7 +24,7 @@ typedef struct trial {
     tp_dtype dtype, compute;       /* dtypes of the inputs and the tape    */
     bool eval;                     /* evaluation instead of training mode  */
     int threads;                   /* 0: two                               */
-    tp_isa isa;                    /* TP_ISA_AUTO: the best available      */
+    tp_isa isa;                    /* TP_ISA_AUTO: the best available; TP_ISA_AMX: amx.h */
 } trial;
 
 typedef struct trial_result {

@@ -87,6 +87,34 @@ Test(alloc, cache_limit_returns_memory)
     tp_device_close(D);
 }
 
+/* The cache gives way first; then the request is refused, and others still work. */
+Test(alloc, memory_limit)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .memory_limit = 100 * MIB });
+    for (int round = 0; round < 2; round++) {
+        tp_buf *a = tp__buf_new(D, 64 * MIB), *b = tp__buf_new(D, 32 * MIB);
+        cr_expect(a && b);
+        cr_expect_null(tp__buf_new(D, 8 * MIB));
+        tp__buf_unref(b);
+        tp__buf_unref(a);
+        tp_buf *c = tp__buf_new(D, 99 * MIB);
+        cr_expect(c, "cached slabs are returned for it");
+        tp__buf_unref(c);
+        cr_expect_null(tp__buf_new(D, (size_t)16 << 30));
+    }
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_full(T, TP_F32, TP_SHAPE(4, 1 << 30), 0.0);
+    cr_expect_eq(tp_code_of(T), TP_E_MEMORY);
+    cr_expect(strstr(tp_why(T), "requested 16.00 GiB, live 0.0 KiB, cached 0.0 KiB, peak 99.0 MiB, "
+                                "memory_limit 100.0 MiB"),
+              "%s", tp_why(T));
+    tp_clear(T);
+    tp_full(T, TP_F32, TP_SHAPE(1 << 20), 0.0);
+    cr_expect(tp_ok(T), "%s", tp_why(T));
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
 /* Training steps on documents: all buffer sizes are multiples of a step's random length. */
 Test(alloc, changing_sizes_keep_little)
 {

@@ -519,3 +519,45 @@ Test(exchange, refusals)
     tp_exchange_begin(NULL);
     tp_exchange_free(NULL);
 }
+
+/* ---- recorded steps ---- */
+
+/* Within a step of tp_capture, clipping would see the gradients of one process alone. */
+static void clip_in_a_step(void *env, tp_peers *G)
+{
+    (void)env;
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
+    const tp_tensor w = tp_param(P, "w", TP_SHAPE(3), (tp_init){ TP_INIT_CONST, 2.0, 0.0 }, 0);
+    tp_optim *O = tp_sgd_new(P, NULL);
+    tp_exchange *X = tp_exchange_new(P, G, NULL);
+    tp_capture *C = tp_capture_new(T);
+    for (int by_value = 0; by_value < 2; by_value++) {
+        tp_next_rate(O, 0.1);
+        cr_assert(tp_capture_begin(C));
+        tp_backward(T, tp_sum(T, tp_square(T, w), TP_ALL));
+        if (by_value)
+            cr_expect_not(tp_clip_grad_value(P, 1.0));
+        else
+            tp_clip_grad_norm(P, 1.0);
+        cr_expect_not(tp_step(O, 0.1));
+        const char *said = by_value ? "tp_clip_grad_value: must be called after tp_capture_end"
+                                    : "tp_clip_grad_norm: must be called after tp_capture_end";
+        cr_expect(strstr(tp_optim_why(O), said), "%s", tp_optim_why(O));
+        tp_capture_end(C);
+        tp_grad_clear(P);
+        tp_clear(T);
+    }
+    tp_capture_free(C);
+    tp_exchange_free(X);
+    tp_optim_free(O);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+Test(exchange, clipping_stays_outside_a_recorded_step)
+{
+    run_ranks(1, clip_in_a_step, NULL);
+}

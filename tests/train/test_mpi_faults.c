@@ -16,7 +16,11 @@
 #define SUPPORT TP_SOURCE_DIR "/tests/support/"
 #define ELASTIC TP_SOURCE_DIR "/scripts/run-elastic.sh"
 
-enum { LIMIT = 3, AT = 8, SAVED = 5 }; /* --peer-timeout, the fault's update, the checkpoint's */
+enum { AT = 8, SAVED = 5 }; /* the update of the fault and of the checkpoint before it */
+
+/* Seconds, only where silence is the subject: a busy machine is slow. */
+#define LIMIT   "3"
+#define LIMITED "--peer-timeout " LIMIT " "
 
 static char host[100]; /* this one */
 
@@ -39,9 +43,8 @@ static const char *flags_of(const char *run)
     static char text[5000];
     char here[4096];
     cr_assert(getcwd(here, sizeof here));
-    snprintf(text, sizeof text,
-             "--steps 20 --checkpoint-every %d --peer-timeout %d --run-dir %s/%s ", SAVED, LIMIT,
-             here, run);
+    snprintf(text, sizeof text, "--steps 20 --checkpoint-every %d --run-dir %s/%s ", SAVED, here,
+             run);
     return text;
 }
 
@@ -139,15 +142,16 @@ static void expect_sentence(const fault *f, mpi_kind m)
 static void expect_survived(const fault *f, mpi_kind m)
 {
     char flags[100];
-    snprintf(flags, sizeof flags, "--fault %s --fault-rank %d --fault-at %d", f->kind, f->rank, AT);
+    snprintf(flags, sizeof flags, LIMITED "--fault %s --fault-rank %d --fault-at %d", f->kind,
+             f->rank, AT);
     cr_assert(shell("rm -rf run"));
     const double began = tp_seconds();
     const int status = train(m, 2, "run", flags);
     const double took = tp_seconds() - began;
     const bool hidden = m == MPICH && strcmp(f->kind, "exit") == 0; /* its status is 0 */
     cr_expect(hidden || status != 0, "%s, %s", mpi_name(m), f->kind);
-    cr_expect_lt(took, (f->waits ? 1.1 * LIMIT : 0) + 10, "%s, %s: %.1f s", mpi_name(m), f->kind,
-                 took);
+    cr_expect_lt(took, (f->waits ? 1.1 * atoi(LIMIT) : 0) + 10, "%s, %s: %.1f s", mpi_name(m),
+                 f->kind, took);
     expect_sentence(f, m);
     expect_nobody_left(f->kind);
     expect_whole("run/last.safetensors", SAVED);
@@ -234,8 +238,9 @@ Test(mpi_faults, a_signal_to_the_script)
                      elastic((mpi_kind)m, "--nap 100"), signals[i]);
             shell(command);
             slurp("out", out, sizeof out);
-            cr_expect(strstr(out, "stopped by SIGUSR1 after update "), "%s, %s: %s",
-                      mpi_name((mpi_kind)m), signals[i], out);
+            slurp("err", errors, sizeof errors);
+            cr_expect(strstr(out, "stopped by SIGUSR1 after update "), "%s, %s: %s\n%s",
+                      mpi_name((mpi_kind)m), signals[i], out, errors);
             expect_nobody_left(signals[i]);
             cr_expect(update_in("run/last.safetensors") >= 6);
             cr_expect(shell(elastic((mpi_kind)m, "--resume >out 2>err")), "%s", signals[i]);
@@ -285,7 +290,7 @@ static bool run_on_hosts(mpi_kind m, const char *more, const char *then)
 {
     char command[9000];
     snprintf(command, sizeof command,
-             "rm -rf run; timeout 100 " NETNS "run %s 2 %s/faults_program %s %s "
+             "rm -rf run; timeout 100 " NETNS "run %s 2 %s/faults_program " LIMITED "%s %s "
              "</dev/null >out 2>err & p=$!; "
              "until grep -qs '\"step\": *6,' run/log.jsonl; do sleep 0.1; "
              "kill -0 $p || break; done; %s; wait $p",
@@ -310,7 +315,7 @@ static void cut_cable(mpi_kind m)
     char command[9000];
     cr_assert(shell(NETNS "up 2"));
     snprintf(command, sizeof command,
-             "rm -rf run; timeout 100 %s -n 2 --mpirun '%srun %s 2' %s/faults_program %s "
+             "rm -rf run; timeout 100 %s -n 2 --mpirun '%srun %s 2' %s/faults_program %s " LIMITED
              "--nap 200 </dev/null >out 2>err & p=$!; %s",
              ELASTIC, NETNS, m == MPICH ? "mpich" : "openmpi", TP_BIN_DIR, flags_of("run"),
              cut_and_mend);

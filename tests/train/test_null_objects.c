@@ -5,6 +5,7 @@
 #include <string.h>
 #include <tapegrad/augment.h>
 #include <tapegrad/bpe.h>
+#include <tapegrad/clm.h>
 #include <tapegrad/coat.h>
 #include <tapegrad/coco.h>
 #include <tapegrad/coco_eval.h>
@@ -74,14 +75,14 @@ Test(null_objects, data)
     cr_expect_null(tp_bpe_vocab_text(NULL));
     cr_expect(strstr(tp_bpe_why(NULL), "NULL was given in place of"));
     tp_bpe_words(NULL, 1, NULL, NULL);
-    cr_expect_null(tp_bytes_new(NULL, (tp_part){ 0 }, NULL));
-    tp_bytes_next(NULL, NULL, NULL, NULL);
-    tp_bytes_next_host(NULL, NULL, NULL);
-    tp_bytes_ok(NULL);
-    cr_expect_eq(tp_bytes_position(NULL), 0);
-    tp_bytes_seek(NULL, 1);
-    cr_expect_eq(tp_bytes_steps(NULL), 0);
-    cr_expect(strstr(tp_bytes_why(NULL), "NULL was given in place of"));
+    cr_expect_null(tp_streams_new(NULL, (tp_part){ 0 }, NULL));
+    tp_streams_next(NULL, NULL, NULL, NULL);
+    tp_streams_next_host(NULL, NULL, NULL);
+    tp_streams_ok(NULL);
+    cr_expect_eq(tp_streams_position(NULL), 0);
+    tp_streams_seek(NULL, 1);
+    cr_expect_eq(tp_streams_steps(NULL), 0);
+    cr_expect(strstr(tp_streams_why(NULL), "NULL was given in place of"));
     cr_expect_eq(tp_coco_bytes(NULL), 0);
     cr_expect_eq(tp_coco_categories(NULL), 0);
     cr_expect_eq(tp_coco_category_id(NULL, 1), 0);
@@ -142,6 +143,7 @@ Test(null_objects, data)
     cr_expect_eq(tp_documents_hash(NULL), 0);
     cr_expect_null(tp_documents_ids(NULL, 1, 1, NULL));
     cr_expect_eq(tp_documents_label(NULL, 1), 0);
+    cr_expect_null(tp_documents_labels(NULL));
     cr_expect_eq(tp_documents_longest(NULL), 0);
     cr_expect_null(tp_documents_name(NULL, 1));
     tp_documents_ok(NULL);
@@ -192,10 +194,14 @@ Test(null_objects, data)
     cr_expect_eq(tp_loader_waited(NULL), 0);
     tp_mix_draw(NULL, (tp_example){ 0 }, 1, 1);
     tp_mix_targets(NULL, 1, NULL, 1, 1, NULL);
-    cr_expect_eq(tp_mlm_targets(NULL), 0);
-    cr_expect_null(tp_mlm_new(NULL, NULL));
-    tp_mlm_next(NULL, NULL);
-    cr_expect_eq(tp_mlm_sequences(NULL), 0);
+    cr_expect_eq(tp_mlm_loader_targets(NULL), 0);
+    cr_expect_null(tp_mlm_loader_new(NULL, NULL));
+    tp_mlm_loader_next(NULL, NULL);
+    cr_expect_null(tp_clm_loader_new(NULL, NULL));
+    tp_clm_loader_next(NULL, NULL);
+    cr_expect_eq(tp_clm_loader_windows(NULL), 0);
+    cr_expect_eq(tp_bpe_token_bytes(NULL, 0), 0);
+    cr_expect_eq(tp_mlm_loader_sequences(NULL), 0);
     cr_expect_eq(tp_rle_area(NULL), 0);
     tp_rle_box(NULL, NULL);
     tp_rle_free(NULL);
@@ -208,14 +214,14 @@ Test(null_objects, data)
     tp_rle_merge(NULL, NULL, 1, (_Bool){ 0 });
     tp_rle_pixels(NULL, NULL);
     cr_expect_eq(tp_rle_string(NULL, NULL, 1), 0);
-    tp_samples_add(NULL, NULL);
-    cr_expect_eq(tp_samples_count(NULL, (tp_part){ 0 }), 0);
-    cr_expect_eq(tp_samples_feed(NULL, NULL, (tp_part){ 0 }, 1, 1, NULL), 0);
-    cr_expect_eq(tp_samples_hash(NULL), 0);
-    cr_expect_null(tp_samples_new(1, NULL, NULL));
-    tp_samples_ok(NULL);
-    cr_expect_eq(tp_samples_steps(NULL, (tp_part){ 0 }), 0);
-    cr_expect(strstr(tp_samples_why(NULL), "NULL was given in place of"));
+    tp_examples_add(NULL, NULL);
+    cr_expect_eq(tp_examples_count(NULL, (tp_part){ 0 }), 0);
+    cr_expect_eq(tp_examples_feed(NULL, NULL, (tp_part){ 0 }, 1, 1, NULL), 0);
+    cr_expect_eq(tp_examples_hash(NULL), 0);
+    cr_expect_null(tp_examples_new(1, NULL, NULL));
+    tp_examples_ok(NULL);
+    cr_expect_eq(tp_examples_steps(NULL, (tp_part){ 0 }), 0);
+    cr_expect(strstr(tp_examples_why(NULL), "NULL was given in place of"));
     cr_expect_null(tp_scenes_coco(NULL));
     tp_scenes_draw(NULL, 1, NULL);
     tp_scenes_ok(NULL);
@@ -230,7 +236,7 @@ Test(null_objects, data)
     cr_expect_eq(tp_table_rows(NULL), 0);
     cr_expect(strstr(tp_table_why(NULL), "NULL was given in place of"));
     cr_expect_null(tp_task_find(NULL));
-    cr_expect_eq(tp_test_predict((tp_test_set){ 0 }, NULL), 0);
+    cr_expect_eq(tp_test_set_predict((tp_test_set){ 0 }, NULL), 0);
     cr_expect_eq(tp_text_bytes(NULL, (tp_part){ 0 }), 0);
     cr_expect_null(tp_text_ids(NULL, (tp_part){ 0 }, NULL));
     tp_text_ok(NULL);
@@ -298,13 +304,13 @@ Test(null_objects, detection)
     tp_rpn_losses(NULL, NULL, NULL, NULL, NULL, NULL);
     tp_rpn_match(NULL, NULL, NULL, NULL, NULL);
     tp_rpn_propose(NULL, NULL, NULL, NULL, (_Bool){ 0 }, NULL);
-    cr_expect_eq(tp_sample(NULL, NULL, 1, 1, NULL, NULL, NULL), 0);
+    cr_expect_eq(tp_sample_boxes(NULL, NULL, 1, 1, NULL, NULL, NULL), 0);
     cr_expect_eq(tp_select_boxes(NULL, NULL, NULL, NULL, 1, 1, NULL), 0);
     cr_expect_eq(tp_select_proposals(NULL, NULL, 1, NULL), 0);
     cr_expect_eq(tp_select_retinanet(NULL, NULL, 1, 1, NULL), 0);
     tp_shortest_side((tp_detection_profile){ 0 }, 1, 1, 1, 1, NULL);
-    cr_expect_eq(tp_to_original(NULL, 1, NULL, NULL), 0);
-    cr_expect_eq(tp_top(NULL, 1, 1, NULL), 0);
+    cr_expect_eq(tp_found_to_original(NULL, 1, NULL, NULL), 0);
+    cr_expect_eq(tp_top_scores(NULL, 1, 1, NULL), 0);
     tp_view_box(NULL, NULL);
     tp_view_floats(NULL, NULL, 1, 1, NULL);
     tp_view_image(NULL, NULL, NULL);
@@ -317,6 +323,7 @@ Test(null_objects, models)
     tp_model_check(NULL, NULL, 1);
     cr_expect_null(tp_model_find(NULL));
     cr_expect_eq(tp_model_cost(NULL, 1, 1).macs, 0);
+    cr_expect_eq(tp_model_saved_bytes(NULL, 1, 1, TP_BF16), 0);
     cr_expect_not(tp_members_change(NULL, NULL, NULL, NULL, NULL, 1));
     cr_expect_not(tp_model_change(NULL, NULL, NULL, NULL, 1));
     tp_model_member_get(NULL, NULL, NULL, 1);
@@ -327,7 +334,7 @@ Test(null_objects, models)
     tp_model_read(NULL, NULL, NULL, 1);
     tp_model_read_cfg(NULL, NULL, NULL, NULL, 1);
     tp_model_same(NULL, NULL);
-    tp_model_shape(NULL, 1, 1);
+    tp_model_input_shape(NULL, 1, 1);
     tp_model_write(NULL, NULL);
     tp_model_write_cfg(NULL, NULL, NULL);
     tp_net_heads(NULL, NULL, TP_NONE, NULL);
@@ -352,6 +359,7 @@ Test(null_objects, engine)
     tp_options_read(NULL, NULL, NULL, NULL, 1);
     tp_options_write(NULL, NULL, NULL);
     tp_report_write(NULL, NULL, 1, NULL, 1);
+    cr_expect_null(tp_run_events(NULL));
     tp_run_fail(NULL, NULL);
     tp_run_left_out(NULL, NULL, NULL);
     tp_run_note(NULL, NULL, 1);

@@ -24,9 +24,11 @@ static void save(const optim_world *w, tp_optim *O, tp_ema *E, const char *path)
 
 Test(optim_files, stopping_and_continuing_gives_the_same_bits)
 {
-    static const char *const which[] = { "sgd",         "sgd momentum", "qhm damped", "adamw",
-                                         "rmsprop all", "adagrad all",  "lion decay", "lamb all",
-                                         "adafactor",   "adafactor all" };
+    static const char *const which[] = {
+        "sgd",         "sgd momentum", "qhm damped",      "adamw",     "rmsprop all",
+        "adagrad all", "lion decay",   "lamb all",        "adafactor", "adafactor all",
+        "muon",        "muon all",     "schedulefree all"
+    };
     static double a[OPTIM_LARGEST], b[OPTIM_LARGEST];
     for (size_t c = 0; c < sizeof which / sizeof *which; c++) {
         const optim_form *f = optim_form_of(which[c]);
@@ -41,7 +43,7 @@ Test(optim_files, stopping_and_continuing_gives_the_same_bits)
                 cr_assert(tp_params_read(again.P, F, "", NULL), "%s", tp_params_why(again.P));
                 cr_assert(tp_optim_read(O2, F, NULL), "%s", tp_optim_why(O2));
                 cr_assert(tp_ema_read(E2, F, NULL), "%s", tp_ema_why(E2));
-                cr_expect_eq(tp_updates(O2), 4);
+                cr_expect_eq(tp_optim_updates(O2), 4);
                 tp_file_close(F);
             }
             optim_run_step(&w, O, step, 0.05);
@@ -131,7 +133,7 @@ Test(optim_files, a_file_that_does_not_fit_changes_nothing)
     snprintf(why, sizeof why,
              "%s does not fit these moments: 3 missing, 18 unknown, 2 of another shape", path);
     cr_expect_eq(strncmp(tp_optim_why(O), why, strlen(why)), 0, "%s", tp_optim_why(O));
-    cr_expect_eq(tp_updates(O), 0);
+    cr_expect_eq(tp_optim_updates(O), 0);
 
     optim_get(&w, 0, a);
     cr_expect(!tp_ema_read(E, plain_file, NULL));

@@ -245,7 +245,34 @@ Test(peers_state, processes_draw_different_numbers)
     }
 }
 
+/* All processes take the same score, so they end and change the rate in the same update; process 0
+ * alone keeps files. The scores never improve after the first. */
+Test(peers_state, scores_decide_the_same_in_all)
+{
+    static const char flags[] = "--patience 5 --schedule plateau --lr-patience 2 --lr-factor 0.5 "
+                                "--keep-last 2 --keep-best 3";
+    const int alone[][2] = { { 1, 30 } }, parts[][2] = { { 4, 3 }, { 2, 6 }, { 3, 30 }, { 4, 30 } };
+    train_in("alone", alone, 1, flags);
+    train_in("parts", parts, 4, flags);
+    cr_expect_eq(update_in("alone/last.safetensors"), 18);
+    cr_expect_eq(update_in("parts/last.safetensors"), 18);
+    const double d = difference("alone/last.safetensors", "parts/last.safetensors");
+    cr_expect_lt(d, 1e-12, "%g", d);
+    cr_expect(shell("[ \"$(ls alone)\" = \"$(ls parts)\" ] && ls parts/last-000000017.safetensors "
+                    "parts/last-000000018.safetensors parts/best-000000003.safetensors"));
+    cr_expect(shell("grep -q '\"step\":18,.*\"lr\":0.0025,.*\"ended\":\"patience\"' "
+                    "parts/log.jsonl"));
+}
+
 /* ---- failures ---- */
+
+Test(peers_state, rates_are_tested_alone)
+{
+    expect_run(2, 1, "--run-dir run --steps 8 --lr-range 1e-3:1");
+    fflush(stderr);
+    cr_expect(shell("grep -q -e '--lr-range runs in one process: start it without' wrong"));
+    cr_expect(shell("test ! -e run"));
+}
 
 static void expect_one_message(const char *message, int64_t update)
 {

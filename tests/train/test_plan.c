@@ -273,6 +273,19 @@ Test(plan, a_run_uses_the_planned_memory, .init = enwik8_begin, .fini = program_
     expect_refusal("train --data text --plan --resume", 1, "leave out --resume");
 }
 
+/* A validation with averages that the optimiser keeps needs a copy of the weights. */
+Test(plan, averages_of_the_optimiser_are_planned, .init = enwik8_begin, .fini = program_end)
+{
+    device_cpu_only();
+    succeed("train --data text --layers 2 --dim 192 --heads 3 --hidden 3072 --tokens 16 "
+            "--mem-len 16 --chunk 4 --window 8 --batch 1 --eval-tokens 60 --steps 2 --eval-every 1 "
+            "--log-every 1 --optimizer schedulefree");
+    const double said = number_after("a step needs ");
+    slurp("runs/enwik8/log.jsonl", out, sizeof out);
+    const double used = number_after("\"memory\":") / 1e6;
+    cr_expect(fabs(said - used) < 0.02 * used, "%g MB were forecast, %g used", said, used);
+}
+
 /* Forecasts process memory as the operating system counts it. */
 Test(plan, the_process_is_planned, .init = enwik8_begin, .fini = program_end, .timeout = 900)
 {

@@ -49,11 +49,12 @@ static void make_run(const char *name, int n)
     snprintf(config, sizeof config,
              "{\"program\":\"p\",\"unit\":\"images\",\"score\":\"test_loss\",\"higher\":false,"
              "\"settings\":{\"lr\":0.%d,\"data\":\"" EVIL
-             "\",\"preset\":\"tiny\",\"__proto__\":1,\"x\":[2]},"
+             "\",\"preset\":\"tiny\",\"__proto__\":1,\"x\":[2],\"steps\":0},"
+             "\"derived\":{\"steps\":%d},"
              "\"parameters\":\"many\",\"machine\":[7],\"updates\":{},"
              "\"preset_values\":{\"lr\":0.5},"
              "\"memory_plan\":{\"weights\":1000000,\"activations\":7000000,\"peak\":8000000}}",
-             n + 1);
+             n + 1, 10 + n);
     write_bytes(path, config, strlen(config));
 }
 
@@ -125,9 +126,9 @@ Test(report_page, shows_the_log)
             cr_expect_str_eq(page_text(cell), value);
         }
     cr_expect_eq(COUNT("[aria-label=Validations] tr.best"), 2, "the best of each run is marked");
-    cr_expect(strstr(page_text("document.querySelector('[aria-label=\"Settings that differ\"]')"
-                               ".textContent"),
-                     "lr0.10.2"));
+    const char *differ =
+        page_text("document.querySelector('[aria-label=\"Settings that differ\"]').textContent");
+    cr_expect(strstr(differ, "lr0.10.2") && strstr(differ, "steps1011"), "%s", differ);
     cr_expect(strstr(page_text("document.querySelector('[aria-label=Memory]').textContent"),
                      "peak of a step8.0 MB9.0 MB112.5 %"));
     cr_expect(strstr(page_text("document.querySelector('[aria-label=\"Time by op\"]').textContent"),
@@ -215,6 +216,7 @@ static const char *const config_keys[] = {
     "score",
     "higher",
     "settings",
+    "derived",
     "parameters",
     "machine",
     "updates",

@@ -10,6 +10,7 @@
 #include <tapegrad/train.h>
 #include <unistd.h>
 
+#include "support/files.h"
 #include "support/folder.h"
 #include "support/program.h"
 #include "support/train_with.h"
@@ -66,9 +67,13 @@ static double validate(tp_run *R, char *text, size_t size)
     return s->nan_from > 0 && R->update >= s->nan_from ? (double)NAN : (double)w[0];
 }
 
+/* Draws a picture of 2 x 3 pixels, or its beginning. */
 static void best(tp_run *R)
 {
-    (void)R;
+    static const unsigned char png[33] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\3\0\0\0\2\10";
+    char path[1000];
+    write_bytes(tp_run_path(R, "drawn.png", path, sizeof path), png, sizeof png);
+    tp_events_text(tp_run_events(R), "remark", R->update, "the best so far");
     bests++;
 }
 
@@ -243,6 +248,22 @@ Test(train_program, best_of_an_update_that_is_done_again)
 
 /* ---- folders ---- */
 
+Test(train_program, adds_events_of_its_own)
+{
+    expect(&whole, "--run-dir run --epochs 1", 0, "Done");
+    cr_expect(!shell("ls run/events*"), "none unless asked for");
+    expect(&whole, "--run-dir run --overwrite --epochs 1 --tensorboard", 0, "Done");
+    cr_expect(shell("grep -q remark.*best run/events*"));
+}
+
+Test(train_program, adds_the_pictures_of_validations)
+{
+    cr_assert(shell("mkdir run && printf x >run/old.png && ln -s old.png run/link.png"));
+    expect(&whole, "--run-dir run --epochs 2 --tensorboard", 0, "Done");
+    cr_expect(shell("grep -q drawn.png run/events*"));
+    cr_expect_not(shell("grep -q -e old.png -e link.png run/events*"), "not changed, a link");
+}
+
 Test(train_program, best_model_is_not_overwritten)
 {
     expect(&whole, "--run-dir run", 0, "Done");
@@ -312,16 +333,49 @@ Test(train_program, optimiser_of_its_own)
     const tp_optim_kind other = pulling;
     cr_expect(tp_optim_register(&pulling) && tp_optim_register(&pulling));
     cr_expect_not(tp_optim_register(&other), "the name is taken");
-    expect(&whole, "--help", 0, "|lamb|adafactor|pulling\n");
-    expect(&whole, "--help", 0, "rate of 0.01. pulling: the same");
+    expect(&whole, "--help", 0, "|lamb|adafactor|muon|schedulefree|pulling\n");
+    expect(&whole, "--help", 0, "with the averages. pulling: the same");
     expect(&whole, "--help", 0, "How far (pulling). Range: 0 to 9.999999. Default: 1.");
     expect(&whole, "--help", 0, "Weight decay (adamw, adam, sgd, ");
-    expect(&whole, "--completion bash", 0, " lamb adafactor pulling'");
+    expect(&whole, "--completion bash", 0, " lamb adafactor muon schedulefree pulling'");
     expect(&whole, "--run-dir a --optimizer pulling --pull-by 10", 2, "--pull-by: 10 is out of");
     expect(&whole, "--run-dir a --optimizer pulling --pull-by 0.5 --steps 3", 0, "weight 0.850");
     expect(&whole, "--run-dir a --resume --steps 4", 0, "weight 0.800");
     expect(&whole, "--run-dir a --resume --pull-by 1", 1, "--pull-by 1 (checkpoint: 0.5)");
     expect(&whole, "--run-dir b --optimizer pull", 2, "did you mean 'pulling'?");
+}
+
+/* ---- an optimiser that averages ---- */
+
+static float weight_in(const char *path)
+{
+    float w[2] = { 0, 0 };
+    tp_file *F = tp_file_open(path);
+    const tp_file_tensor *t = tp_file_find(F, "w");
+    cr_expect(t && tp_file_read(F, t, TP_F32, w), "%s: %s", path, tp_file_why(F));
+    tp_file_close(F);
+    return w[0];
+}
+
+/* Validation and the best model have the averages, the last checkpoint the values of training,
+ * whose bits depend neither on validation nor on a pause. */
+Test(train_program, averages_of_the_optimiser)
+{
+#define FREE "--optimizer schedulefree --epochs 4 --eval-every "
+    char text[40];
+    expect(&whole, "--run-dir a " FREE "1", 0, "Done");
+    const float best = weight_in("a/best.safetensors"), last = weight_in("a/last.safetensors");
+    snprintf(text, sizeof text, "weight %.3f", (double)best);
+    cr_expect(strstr(said, text), "%s: %s", text, said);
+    cr_expect(last < best - 0.01f, "%g, averaged %g", (double)last, (double)best);
+    expect(&whole, "--run-dir b " FREE "16", 0, "Done");
+    cr_expect_eq(weight_in("b/last.safetensors"), last);
+    expect(&whole, "--run-dir c --steps 7 " FREE "1", 0, "stopped by --steps");
+    expect(&whole, "--run-dir c --resume --steps 16", 0, "Done");
+    cr_expect_eq(weight_in("c/last.safetensors"), last);
+    cr_expect_eq(weight_in("c/best.safetensors"), best);
+    expect(&whole, "--run-dir d --ema 0.5 " FREE "1", 1,
+           "--ema 0.5: this optimiser keeps averages of its own; give --ema 0");
 }
 
 /* ---- ends ---- */

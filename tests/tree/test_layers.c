@@ -138,6 +138,18 @@ Test(layers, the_tree_is_as_drawn)
         0, "docs/design.md draws the tree");
 }
 
+Test(layers, links_lead_somewhere)
+{
+    cr_expect_eq(
+        lines("git ls-files '*.md' | while read f; do d=$(dirname $f); "
+              "sed '/^```/,/^```/d' $f | grep -oE '\\]\\([^):]+\\)' | tr -d '])(' | "
+              "while read link; do file=${link%%#*}; [ -z \"$file\" ] && to=$f || to=$d/$file; "
+              "[ -e $to ] || echo \"$f: $link\"; case $link in *.md#*|'#'*) "
+              "grep '^#' $to | tr A-Z a-z | sed 's/^#* //; s/[^a-z0-9 _-]//g; s/ /-/g' | "
+              "grep -qx -- \"${link#*#}\" || echo \"$f: no heading $link\" ;; esac; done; done"),
+        0, "the links of the documents lead to files and headings");
+}
+
 Test(layers, files)
 {
     cr_assert_eq(lines("git ls-files '*.c' | wc -l | awk '$1 < 100'"), 0,
@@ -227,6 +239,21 @@ Test(layers, exported_symbols, .timeout = 600)
     cr_expect_eq(run(command), 0, "a consumer builds with pkg-config");
 }
 
+/* The compile lines of docs/guide/building.md, run on its programs. */
+static int compile_lines(const char *installation)
+{
+    char command[2048];
+    snprintf(command, sizeof command,
+             "cd '%s/consumer' && PKG_CONFIG_PATH=$PWD/$(dirname $(find %s -name tapegrad.pc)) && "
+             "export PKG_CONFIG_PATH && rm -rf page && mkdir page && cd page && "
+             "awk '/^```c(pp)?$/ { to = \"train.\" substr($0, 4); next } /^```$/ { to = \"\" } "
+             "to { print > to }' '%s/docs/guide/building.md' && "
+             "grep -E '^    (cc|c[+][+]) ' '%s/docs/guide/building.md' | sed 's/ -O2/ -Wall "
+             "-Wextra -Wpedantic -Werror/' | sh -e && ./train && ./train_cpp",
+             TP_BUILD_DIR, installation, TP_SOURCE_DIR, TP_SOURCE_DIR);
+    return run(command);
+}
+
 /* A static installation works under a prefix other than the configured one, and after a move. */
 Test(layers, static_installation, .timeout = 600)
 {
@@ -251,6 +278,7 @@ Test(layers, static_installation, .timeout = 600)
                  TP_BUILD_DIR, TP_SOURCE_DIR, kinds[i].flags);
         cr_expect_eq(run(command), 0, "a consumer builds with %s", kinds[i].what);
     }
+    cr_expect_eq(compile_lines("static"), 0, "the guide's compile lines work");
     snprintf(command, sizeof command,
              "cmake -S '%s/tests/tree/consumer/cpp' -B '%s/consumer/static_cpp' "
              "-DCMAKE_PREFIX_PATH='%s/consumer/static' >/dev/null && "

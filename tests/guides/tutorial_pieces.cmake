@@ -1,8 +1,0 @@
-# Fails unless the pieces of TUTORIAL marked "```c PROGRAM", a blank line between them, are FILE.
-execute_process(COMMAND awk
-  "/^```c ${PROGRAM}$/ { if (n++) print \"\"; on = 1; next } /^```$/ { on = 0 } on" ${TUTORIAL}
-  OUTPUT_VARIABLE pieces)
-file(READ ${FILE} text)
-if(NOT pieces STREQUAL text)
-  message(FATAL_ERROR "The pieces of ${PROGRAM} in docs/tutorial.md are not ${FILE}")
-endif()
