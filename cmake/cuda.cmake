@@ -19,8 +19,8 @@ if(TAPEGRAD_CUDA_EMULATION)
     PATH_SUFFIXES include NO_CACHE)
   set(emulation ${PROJECT_SOURCE_DIR}/tests/cuda_emulation)
   set(emulator ${emulation}/emulated_device.cpp ${emulation}/emulated_mma.cpp
-    ${emulation}/emulated_graph.cpp
-    ${emulation}/races.cpp)
+    ${emulation}/emulated_errors.cpp ${emulation}/emulated_graph.cpp
+    ${emulation}/counts.cpp ${emulation}/races.cpp)
   list(APPEND CUDA_KERNELS ${emulator})
   set(emulation_flags -xc++ -std=c++17 -O1 -ffp-contract=fast -fno-strict-aliasing -Wall -Wextra
     -Wno-unknown-pragmas $<$<BOOL:${TAPEGRAD_WERROR}>:-Werror>)

@@ -1,7 +1,9 @@
 # Installation: the libraries, the CMake package and tapegrad.pc.
 include(CMakePackageConfigHelpers)
-install(TARGETS tapegrad tapegrad_train tapegrad_models tapegrad_data tapegrad_detection
-        EXPORT tapegrad-targets)
+set(TP_PARTS train models data detection) # components of find_package, as tapegrad itself
+set(TP_LIBRARIES ${TP_PARTS})
+list(TRANSFORM TP_LIBRARIES PREPEND tapegrad_)
+install(TARGETS tapegrad ${TP_LIBRARIES} EXPORT tapegrad-targets)
 install(DIRECTORY include/tapegrad ${PROJECT_BINARY_DIR}/include/tapegrad
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tapegrad-targets NAMESPACE tapegrad::

@@ -96,8 +96,8 @@ function peer_row(name,    peer) {
     next
 }
 /"peer"/ && /"model"/ {
-    keep_all(peer_row(step_name()), "tokens_per_s peak_mb")
-    if (get("ran_batch") < get("batch"))
+    keep_all(peer_row(step_name()), "tokens_per_s seconds peak_mb")
+    if (get("ran_batch") != "" && get("ran_batch") + 0 < get("batch") + 0)
         notes = notes get("peer") " ran out of memory for " step_name() \
             ": its tokens/s are for a batch of " get("ran_batch") \
             ", its memory is all of the GPU's.\n"

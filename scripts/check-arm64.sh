@@ -32,7 +32,7 @@ fetch() {
 
 [ -e "$root/done" ] || fetch
 configure arm64 -DTAPEGRAD_WERROR=ON
-build arm64 tp-parity tp-inspect tp-models tp-bpe tp-report enwik8 imagenet imdb lra coco
+build arm64 tp-parity tp-inspect tp-models tp-bpe tp-report enwik8 gpt imagenet imdb lra coco
 say "aarch64: library, tools and programs build"
 
 run=$(mktemp -d)
@@ -61,6 +61,9 @@ cmp "$run/straight/last.safetensors" "$run/a/last.safetensors" ||
     die "aarch64: a resumed run gives different bits"
 arm enwik8 train $small --steps 2 --dtype bf16 --run-dir "$run/b"
 arm enwik8 generate --run-dir "$run/a" --threads 2 --prompt "the " --length 20 --top-k 5
+arm gpt train --data "$run/text" --model llama-mini --set num_hidden_layers=1 --tokens 16 \
+    --batch 2 --steps 2 --threads 2 --run-dir "$run/h"
+arm gpt generate --run-dir "$run/h" --threads 2 --prompt "the " --length 20
 arm imagenet train --shapes 20 --batch 2 --steps 2 --threads 2 --run-dir "$run/c"
 arm imagenet eval --shapes 10 --run-dir "$run/c" --threads 2
 arm lra train --examples 8 --valid-examples 4 --test-examples 4 --shortest 5 --longest 30 \
@@ -81,4 +84,4 @@ arm coco train --preset mask-rcnn-vil-mini --scenes 4 --valid-scenes 2 --scene-s
     --size 64 --longest 64 --batch 2 --warmup 1 --steps 2 --threads 2 --run-dir "$run/g"
 arm coco eval --run-dir "$run/g" --threads 2
 arm tp-inspect "$run/c/last.safetensors"
-say "aarch64: enwik8, imagenet, imdb, lra and coco train, resume, evaluate, generate and predict"
+say "aarch64: the six programs train, resume, evaluate, generate and predict"

@@ -7,13 +7,16 @@ configure release # generates the call-site macros
 warn="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
 include="-Iinclude -Ibuild/release/include"
 
-for h in include/tapegrad/*.h include/tapegrad/*/*.h; do
-    name=${h#include/tapegrad/}
-    line="#include <tapegrad/$name>"
-    echo "$line" | gcc -std=c17 $warn $include -fsyntax-only -x c -
-    echo "$line" | clang-$CLANG -std=c17 $warn $include -fsyntax-only -x c -
-    echo "$line" | g++ -std=c++17 -Wall -Wextra -Werror $include -fsyntax-only -x c++ -
-done
+alone() {
+    local line="#include <${1#include/}>"
+    gcc -std=c17 $warn $include -fsyntax-only -x c - <<<"$line"
+    clang-$CLANG -std=c17 $warn $include -fsyntax-only -x c - <<<"$line"
+    g++ -std=c++17 -Wall -Wextra -Werror $include -fsyntax-only -x c++ - <<<"$line"
+}
+export -f alone
+export warn include CLANG
+printf '%s\n' include/tapegrad/*.h include/tapegrad/*/*.h |
+    xargs -P "$(nproc)" -I{} bash -euo pipefail -c 'alone {}'
 for std in c++17 c++20; do
     for cxx in g++ clang++-$CLANG; do
         $cxx -std=$std -Wall -Wextra -Wpedantic -Werror $include -fsyntax-only \

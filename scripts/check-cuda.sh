@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check-cuda.sh - checks the CUDA build on a machine without a GPU: nvcc compiles and links
-# everything without warnings; the programs start without CUDA libraries, run on the CPU, and report
-# a missing driver in one sentence; no attention kernel spills. Checks nothing if nvcc is not
-# installed. CUDAARCHS=90 compiles for that architecture only.
+# check-cuda.sh - checks the CUDA build on a machine without a GPU: kernels, library, programs and
+# some tests compile and link without warnings; they start without CUDA libraries, run on the CPU,
+# and report a missing driver in one sentence; no attention kernel spills. Checks nothing if nvcc is
+# not installed. CUDAARCHS=90 compiles for that architecture only.
 source "$(dirname "$0")/setup.sh"
 nvcc=$(find_nvcc) || {
     say "nvcc is not installed, so the CUDA build was not checked."
@@ -12,13 +12,15 @@ need $BUILD_NEEDS $TEST_NEEDS g++:g++
 export CUDACXX=$nvcc
 configure cuda -DBUILD_SHARED_LIBS=OFF -DTAPEGRAD_WERROR=ON -DTAPEGRAD_TESTS=ON \
     -DTAPEGRAD_EXAMPLES=ON -DTAPEGRAD_BENCH=ON
-build cuda
+tests="test_errors test_gemm test_optim test_tape $(cd tests/models && echo test_models*.c)"
+tests=${tests//.c/}
+build cuda tapegrad enwik8 gpt imagenet imdb lra coco bench_ops bench_models $tests
 bin=$ROOT/build/cuda/bin
 
 ! ldd "$bin/enwik8" | grep -E 'lib(cuda|cublas|nv)' ||
     die "enwik8 links these libraries; load them when a device opens instead."
 ctest --test-dir build/cuda --output-on-failure --no-tests=error \
-    -R '^test_(errors|gemm|optim|tape|models.*)$'
+    -R "^(${tests// /|})\$"
 
 if ! command -v nvidia-smi >/dev/null; then
     why="device cuda:0: this machine has no NVIDIA driver (libcuda.so.1); use cpu"

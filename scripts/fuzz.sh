@@ -4,9 +4,9 @@
 #
 #   scripts/fuzz.sh                  all of them with new random inputs, a minute in total
 #   scripts/fuzz.sh SECONDS          the same, longer
-#   scripts/fuzz.sh SECONDS NAME     one of them: safetensors, torch, data, config, image,
-#                                    image_set, table, documents, texts, bpe, coco, report, ops,
-#                                    runs or programs
+#   scripts/fuzz.sh SECONDS NAME     one of them: safetensors, torch, numpy, data, config,
+#                                    published, settings, image, image_set, table, dataset,
+#                                    documents, texts, bpe, coco, report, ops, runs or programs
 #   scripts/fuzz.sh --runs [NAME]    a fixed number of inputs, the same ones every time: for CI
 #   scripts/fuzz.sh merge [NAME]     copies inputs that reach new code into tests/fuzz/corpus
 #
@@ -15,9 +15,10 @@
 source "$(dirname "$0")/setup.sh"
 
 # The fuzzers, each with its number of inputs for --runs: about ten seconds of one core.
-counts="programs:600 runs:4000 ops:12000 config:20000 safetensors:120000 torch:20000 data:40000"
-counts="$counts image:25000 image_set:60000 table:150000 documents:60000 texts:12000 bpe:30000"
-counts="$counts coco:60000 report:6000"
+counts="programs:600 runs:4000 ops:12000 config:20000 published:10000 settings:10000"
+counts="$counts safetensors:120000 torch:20000 numpy:20000 data:40000 image:25000"
+counts="$counts image_set:60000 table:150000 dataset:30000 documents:60000 texts:12000"
+counts="$counts bpe:30000 coco:60000 report:6000"
 case ${1:-} in
 -h | --help)
     manual "$0"
@@ -42,7 +43,7 @@ crashes=$work/crashes
 mkdir -p "$crashes"
 # Using more memory than such a small file can need is a finding too.
 limits="-max_len=4096 -timeout=20 -rss_limit_mb=1024 -malloc_limit_mb=512"
-[ ! -w /dev/shm ] || export TMPDIR=/dev/shm # run folders in memory: each file of a run is synced
+temporary_in_memory
 
 if [ "$mode" = merge ]; then
     for entry in $counts; do
@@ -61,13 +62,17 @@ each=0
 export mode each crashes limits work seeds
 
 # Runs the same inputs each time: the corpus in an order that does not depend on the file system, a
-# fixed seed, and no mutations that depend on addresses (-use_cmp).
+# fixed seed, the same addresses, no mutations from compared values (-use_cmp), and no inputs
+# read back from the output folder (-reload).
 fixed() {
+    local same_addresses=
+    ! setarch -R true 2>/dev/null || same_addresses="setarch -R" # some containers forbid it
     rm -rf "$work/runs/$1"
     mkdir -p "$work/runs/$1"
     ls "$seeds/$1" | LC_ALL=C sort | sed "s|^|$seeds/$1/|" | paste -sd, | tr -d '\n' \
         >"$work/runs/$1.list"
-    "$work/bin/fuzz_$1" $limits -seed=1 -runs="$2" -use_cmp=0 -seed_inputs="@$work/runs/$1.list" \
+    $same_addresses "$work/bin/fuzz_$1" $limits -seed=1 -runs="$2" -use_cmp=0 -reload=0 \
+        -seed_inputs="@$work/runs/$1.list" \
         -print_final_stats=1 -artifact_prefix="$crashes/$1-" "$work/runs/$1"
 }
 random() {

@@ -31,19 +31,27 @@ need c++filt:binutils readelf:binutils
 out=build/kernels
 mkdir -p "$out"
 
-# Prints the inner-loop steps and the stores of a cubin's kernels.
-steps() {
-    local code=$2
-    readelf -SW "$1" 2>/dev/null | sed -n 's/^ *\[ *[0-9]*\] \.text\.//p' |
-        while read -r kernel _ _ offset size _; do
-            od -An -v -tx4 -w16 -j $((16#$offset)) -N $((16#$size)) "$1" >"$code"
-            awk -v name="$kernel" -f scripts/kernel_loop.awk "$code"
-            awk -v name="$kernel" -f scripts/kernel_stores.awk "$code"
+# Prints of each kernel of a cubin the threads of a block (attribute 5 of .nv.info) and, on 9.0,
+# the inner-loop step and the stores.
+describe() {
+    local arch=$3 kind kernel offset size
+    readelf -SW "$1" 2>/dev/null |
+        sed -n 's/^ *\[ *[0-9]*\] \.\(nv\.info\|text\)\.\([^ ]*\)/\1 \2/p' |
+        while read -r kind kernel _ _ offset size _; do
+            if [ "$kind" = nv.info ]; then
+                od -An -v -td4 -w4 -j $((16#$offset)) -N $((16#$size)) "$1" |
+                    awk -v name="$kernel" '$1 == 787716 { # 0x000c0504
+                        getline x; getline y; getline z; print "threads", name, x * y * z; exit
+                    }'
+            elif [ "$arch" = sm_90 ]; then
+                od -An -v -tx4 -w16 -j $((16#$offset)) -N $((16#$size)) "$1" >"$2"
+                awk -v name="$kernel" -f scripts/kernel_loop.awk "$2"
+                awk -v name="$kernel" -f scripts/kernel_stores.awk "$2"
+            fi
         done
 }
 
-# Writes build/kernels/sm_80/softmax.log: the launch bounds in the PTX, the steps, then ptxas's
-# output.
+# Writes build/kernels/sm_80/softmax.log: what `describe` prints, then ptxas's output.
 compile() {
     local arch=$1 file=$2
     local name dir=build/kernels/$arch
@@ -53,20 +61,19 @@ compile() {
         scripts/kernel_loop.awk scripts/kernel_stores.awk"
     [ -f "$dir/$name.log" ] && [ -z "$(find $sources -newer "$dir/$name.log")" ] && return
     mkdir -p "$dir"
-    "$NVCC" -std=c++17 -O3 -cubin -arch="$arch" -Xptxas -v -Xcompiler -Wall,-Wextra -DTP_NO_SITE \
-        -I. -Iinclude --keep --keep-dir "$dir" -o "$dir/$name.cubin" "$file" \
+    ${CMAKE_CUDA_COMPILER_LAUNCHER-} "$NVCC" -std=c++17 -O3 -c -cubin -arch="$arch" -Xptxas -v \
+        -Xcompiler -Wall,-Wextra -DTP_NO_SITE -I. -Iinclude -o "$dir/$name.cubin" "$file" \
         2>"$dir/$name.err" || {
         cat "$dir/$name.err" >&2
         return 255
     }
     {
-        grep -E '^\.visible \.entry|^\.maxntid' "$dir/$name.ptx"
-        [ "$arch" != sm_90 ] || steps "$dir/$name.cubin" "$dir/$name.code"
+        describe "$dir/$name.cubin" "$dir/$name.code" "$arch"
         cat "$dir/$name.err"
     } >"$dir/$name.log"
     find "$dir" -name "$name.*" ! -name "$name.log" -delete
 }
-export -f compile steps
+export -f compile describe
 export NVCC=$nvcc
 
 files=()

@@ -22,8 +22,7 @@ FNR == 1 {
     file = part[n]
     sub(/log$/, "cu", file)
 }
-/^\.visible \.entry/ { name = $3; sub(/\(.*/, "", name); threads[name] = 1024 }
-/^\.maxntid/ { gsub(",", ""); threads[name] = $2 * $3 * $4 }
+/^threads / { threads[$2] = $3 }
 /Compiling entry function/ { split($0, quoted, "'"); name = quoted[2] }
 /bytes stack frame/ { match($0, /[0-9]+ bytes spill stores/); spills = substr($0, RSTART) + 0 }
 /^loop / { step[$2] = $3 "\t" $4 }
@@ -31,6 +30,7 @@ FNR == 1 {
 /: Used [0-9]+ registers/ {
     shared = match($0, /[0-9]+ bytes smem/) ? substr($0, RSTART) + 0 : 0
     registers = $5
+    if (!(name in threads)) threads[name] = 1024
     row = registers " " shared " " spills " " resident(arch, threads[name], registers, shared)
     if (arch == "sm_80") {
         first[name] = row

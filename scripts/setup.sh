@@ -3,6 +3,7 @@
 #   need WHAT:PACKAGE ...    installs the Debian packages whose tool, library or file is missing
 #   configure PRESET ...     configures build/PRESET; further arguments go to CMake
 #   build PRESET TARGET ...  builds; fast if everything is up to date
+#   temporary_in_memory      puts temporary folders into memory, if there is room
 #   gpu_tests PRESET         prints the tests of a configured build that need only a GPU
 #   manual FILE              prints the comment at the head of a script, which is its manual
 set -euo pipefail
@@ -54,6 +55,15 @@ need() {
             "again."
     }
     rm -f /tmp/tapegrad-apt.$$
+}
+
+# Runs sync each file that they write, which costs tests more than half of their time on a disk.
+# Some tests build programs, so the folder must allow to run them.
+temporary_in_memory() {
+    local room
+    room=$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1) || true
+    [ ! -w /dev/shm ] || [ "${room:-0}" -lt 4000000 ] ||
+        findmnt -no OPTIONS -T /dev/shm | grep -q noexec || export TMPDIR=${TMPDIR:-/dev/shm}
 }
 
 # Prints the path of nvcc: $CUDACXX, from PATH, or the toolkit's default. False if there is none.

@@ -6,7 +6,7 @@
 #   scripts/test.sh --all           everything, for all instruction sets: also every fault, signal
 #                                   and lack of memory, the guides, installed copies
 #   scripts/test.sh --sanitize      everything, with AddressSanitizer and UndefinedBehaviorSanitizer
-#   scripts/test.sh --clang         everything, with the newest clang of Debian 12
+#   scripts/test.sh --clang         what no argument runs, built with the newest clang of Debian 12
 #   scripts/test.sh --threads       the multithreaded tests (label `threads`) with ThreadSanitizer
 #   scripts/test.sh --device cuda   the tests for any device (label `device`) on CUDA: on the GPU if
 #                                   there is one, else on its emulation
@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
         ;;
     --clang)
         preset=clang
-        everything
+        quick=
         ;;
     --threads)
         preset=tsan
@@ -80,14 +80,17 @@ options=(-DTAPEGRAD_TESTS=ON -DTAPEGRAD_ISA=all)
 # These test threads and CUDA's kernels; other presets compare the sets of the CPU. emulate-asan
 # shares the objects of asan.
 case $preset in tsan | emulate | emulate-race) options[1]=-DTAPEGRAD_ISA=native ;; esac
+if [ ${#selected[@]} != 0 ] && [ "${targets[*]-}" = quick_tests ]; then
+    targets=() args=() # a named test may be any
+fi
 if [ -n "$quick" ]; then
-    [ ${#selected[@]} = 0 ] || targets=() args=() # a named test may be any
     configured release && options=(-DTAPEGRAD_TESTS=ON) || options[1]=-DTAPEGRAD_ISA=native
 fi
 configure "$preset" "${options[@]}"
 build "$preset" ${targets[@]+"${targets[@]}"}
 built=$SECONDS
 
+temporary_in_memory
 # Each program runs its tests in sequence; CTest runs programs in parallel, on a GPU only two.
 [ $preset = cuda ] && jobs=2 || jobs=$(nproc)
 log=build/$preset/tests.log
