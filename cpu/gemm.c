@@ -14,6 +14,7 @@
 #include "tensor/kernel.h"
 
 #ifndef TP_BASELINE
+#include "cpu/checked.h"
 #include "cpu/kit/gemm.h"
 #include "cpu/kit/real.h"
 #include "cpu/kit/transpose.h"
@@ -192,9 +193,28 @@ TP_INLINE void all_strips(const block *s, int64_t m, real *c, bool narrow)
     if (i < m) strip(s, i, c, 1, false, narrow);
 }
 
-static void strips(const block *s, int64_t m, real *c)
+TP_CHECKED_BEFORE static void unchecked_strips(const block *s, int64_t m, real *c)
 {
     all_strips(s, m, c, false);
+}
+
+static void check_ranges(const block *s, int64_t m, real *c)
+{
+    const int64_t whole = (s->n - 1) / SUM_COLS * SUM_COLS, rest = s->n - whole;
+    const int64_t last = (s->depth - 1) * SUM_COLS + (rest + LANES - 1) / LANES * LANES;
+    if (s->depth > 0) TP_CHECK_READ(s->b, (size_t)(whole * s->depth + last) * sizeof(real));
+    for (int64_t i = 0; i < m; i++) {
+        const real *a;
+        strip_at(s, i, 1, &a);
+        TP_CHECK_READ(a, (size_t)s->depth * sizeof(real));
+        TP_CHECK_WRITE(c + i * s->ldc, (size_t)s->n * sizeof(real));
+    }
+}
+
+static void strips(const block *s, int64_t m, real *c)
+{
+    check_ranges(s, m, c);
+    unchecked_strips(s, m, c);
 }
 
 static void narrow_strips(const block *s, int64_t m, real *c)
