@@ -601,9 +601,11 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
         *p = counts_note(COUNT_ALLOCATION, "", bytes) ? counts_memory(bytes)
                                                       : poisoned(new_memory(bytes), bytes);
     if (!*p) return said(cudaErrorMemoryAllocation);
-    allocations[static_cast<char *>(*p)] = { bytes, current };
+    const Allocation a = { bytes, current };
+    allocations[static_cast<char *>(*p)] = a;
     in_use[current] += bytes;
-    if (opened != current && !emulation.counting) __asan_poison_memory_region(*p, bytes);
+    if (marked(a) && opened != current && !emulation.counting)
+        __asan_poison_memory_region(*p, bytes);
     return said(cudaSuccess);
 }
 

@@ -38,12 +38,20 @@ int opened = -1; /* the GPU whose memory is open; -1: the host runs, which must 
 int batches;     /* runs of queued work, one within the other */
 cudaError_t last_error;
 
+/* cuBLAS's workspace of 32 MiB stays open: to mark it would take longer than most launches. */
+bool marked(const Allocation &a)
+{
+    return a.bytes < size_t(16) << 20;
+}
+
 /* Opens the memory of this GPU, and closes that of the one before; -1: of none. */
 void open_memory(int gpu)
 {
     if (gpu == opened) return;
     for (const auto &a : allocations)
-        if (a.second.gpu == gpu)
+        if (!marked(a.second))
+            continue;
+        else if (a.second.gpu == gpu)
             __asan_unpoison_memory_region(a.first, a.second.bytes);
         else if (a.second.gpu == opened)
             __asan_poison_memory_region(a.first, a.second.bytes);

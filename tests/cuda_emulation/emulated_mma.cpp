@@ -17,7 +17,11 @@ float high(uint64_t pair)
 
 } // namespace
 
-void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4])
+/* The operands are registers of the kernels; checks of them would be most of its time. */
+#define REGISTERS __attribute__((no_sanitize("address")))
+
+REGISTERS void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
+                                 const float c[4])
 {
     const uint32_t(*all)[6] = emulated_gather(a, b);
     const int g = int(emulated_lane()) / 4, t = int(emulated_lane()) % 4;
@@ -33,7 +37,8 @@ void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], con
     }
 }
 
-void emulated_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4])
+REGISTERS void emulated_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2],
+                                 const float c[4])
 {
     const uint32_t(*all)[6] = emulated_gather(a, b);
     const int g = int(emulated_lane()) / 4, t = int(emulated_lane()) % 4;
