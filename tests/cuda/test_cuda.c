@@ -17,6 +17,7 @@
 #include "autograd/ops/op_inner.h"
 #include "autograd/tape.h"
 #include "support/device.h"
+#include "support/sanitized.h"
 #include "support/values.h"
 #include "tensor/bf16.h"
 #include "tensor/geometry/norms.h"
@@ -219,7 +220,8 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
                   memcmp(got.integers, exact.integers, (size_t)got.ni * sizeof(int64_t)) == 0,
               "%s: indices differ", name);
     /* Training covers evaluation. An op used twice needs only the most shuffled order. */
-    for (int order = t.twice ? 2 : 1; t.train && device_set_order(order); order++) {
+    const int first = t.twice ? 2 : device_other_order();
+    for (int order = first; t.train && device_set_order(order); order++) {
         run(gpu, op, k, t, &again);
         cr_expect(memcmp(again.v, got.v, (size_t)got.n * sizeof(double)) == 0,
                   "%s: order %d of threads gives other bits", name, order);
@@ -279,20 +281,25 @@ Test(cuda, every_op_bf16_with_f32_parameters, .timeout = 600)
 
 /* ---- sizes that choose other kernels, too large for finite differences ---- */
 
-/* Checks a case in both dtypes, and with misaligned inputs. */
-static void check_size(const char *name, const tp_gradcase *k)
+/* Checks a case in both dtypes. used: how often the op is used; 2: also on misaligned inputs. */
+static void check_uses(const char *name, const tp_gradcase *k, int used)
 {
     tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
     tp_device *gpu = device_cuda();
     const tp_op *const *op = tp_op_table;
     while (*op && strcmp((*op)->name, name) != 0) op++;
     cr_assert(*op, "%s", name);
-    for (int way = 0; way < 4; way++)
+    for (int way = 0; way < 2 * used; way++)
         check_case(cpu, gpu, *op, k,
                    (trial){ way & 1 ? TP_BF16 : TP_F32, false, true, (way & 2) != 0 });
     cr_expect_eq(tp_device_stats(gpu).live_bytes, 0, "memory is returned");
     tp_device_close(gpu);
     tp_device_close(cpu);
+}
+
+static void check_size(const char *name, const tp_gradcase *k)
+{
+    check_uses(name, k, 2);
 }
 
 /* Rows that just fill 8 threads, a warp's registers, or the default shared memory. */
@@ -384,7 +391,8 @@ Test(cuda, convolutions_in_chunks, .timeout = 600)
         { "many outputs", .in = { { 4, { 1, 130, 130, 8 } }, { 4, { 48, 8, 3, 3 } } }, &pad },
     };
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_size("conv2d", &cases[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_uses("conv2d", &cases[i], sanitized() ? 1 : 2);
 }
 
 /* Kernels whose sizes ask for more threads than one per column, row or image. */

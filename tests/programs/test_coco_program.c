@@ -13,6 +13,7 @@
 #include "coco_settings.h"
 #include "support/checkpoint.h"
 #include "support/program.h"
+#include "support/sanitized.h"
 
 #define SCENES "--scenes 12 --valid-scenes 4 --scene-size 64 "
 #define LIST   "files/annotations/instances_train2017.json"
@@ -37,6 +38,7 @@ Test(coco_program, resume_is_exact)
         "--preset mask-rcnn-resnet-mini --dtype f64 --no-mirror",
     };
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        if (!case_is_taken(i)) continue;
         const char *rest = "--log-every 3 --steps 5 --overwrite";
         succeed("train " SMALL "%s %s --run-dir a", rest, runs[i]);
         succeed("train " SMALL "%s %s --run-dir b --time 0.000001", rest, runs[i]);
@@ -71,7 +73,8 @@ Test(coco_program, a_killed_run_resumes)
 Test(coco_program, eval_equals_validation)
 {
     succeed("train " SMALL
-            "--preset mask-rcnn-resnet-mini --steps 60 --eval-every 20 --run-dir run");
+            "--preset mask-rcnn-resnet-mini --steps %d --eval-every %d --run-dir run",
+            sanitized() ? 6 : 60, sanitized() ? 2 : 20);
     slurp("run/log.jsonl", out, sizeof out);
     const char *last = strstr(out, "valid_ap");
     cr_assert(last, "%s", out);
@@ -80,7 +83,8 @@ Test(coco_program, eval_equals_validation)
             "run/last.safetensors --write found.json --batch 3");
     const char *masks = strstr(out, "\"mask\"");
     cr_assert(masks && strstr(out, "\"star\""), "%s", out);
-    cr_expect(ap > 0.1 && mask > 0.1, "the model must have learned something: %g, %g", ap, mask);
+    cr_expect(sanitized() || (ap > 0.1 && mask > 0.1),
+              "the model must have learned something: %g, %g", ap, mask);
     cr_expect_float_eq(number_in(out, "AP"), ap, 1e-3);
     cr_expect_float_eq(number_in(masks, "AP"), mask, 1e-3);
     succeed("scenes --out files " SCENES);
@@ -167,7 +171,8 @@ static void expect_sheets_of_unknown_sizes(void)
 Test(coco_program, data_of_files)
 {
     succeed("scenes --out files " SCENES);
-    const char *rest = "--steps 30 --eval-every 0 --log-every 1";
+    const char *rest = sanitized() ? "--steps 4 --eval-every 0 --log-every 1"
+                                   : "--steps 30 --eval-every 0 --log-every 1";
     succeed("train " SMALL "--data files --recipe scenes %s --run-dir a", rest);
     succeed("train " SMALL "%s --run-dir b", rest);
     succeed("train " SMALL "--recipe scenes %s --run-dir c --annotations "
@@ -185,7 +190,8 @@ Test(coco_program, data_of_files)
         succeed("eval --run-dir b --threads 1 --format json --part %s", name);
         cr_expect_float_eq(number_in(out, "AP"), ap, 1e-9, "%s", name);
         cr_expect_float_eq(number_in(out, "AR@100"), recall, 1e-9, "%s", name);
-        if (part == 0) cr_expect(ap > 0.2, "the model must have learned something: %g", ap);
+        if (part == 0)
+            cr_expect(sanitized() || ap > 0.2, "the model must have learned something: %g", ap);
     }
     expect_sheets_of_unknown_sizes();
     /* a missing image is reported and left out; with --strict it stops the run */
@@ -451,9 +457,9 @@ Test(coco_program, bad_input)
         { "train --schedule milestones --milestones 9,3", "list them in ascending order" },
         { "train --warmup 9 --steps 5", "--warmup 9 is longer than the run" },
         { "train --scenes 5 --batch 8", "do not fill a batch of 8" },
-        { "train --weights bad.json --steps 1", "bad.json" },
-        { "train --weights bad.json --steps 1 --plan", "bad.json" },
-        { "train --weights none --steps 1 --plan", "none: cannot be opened" },
+        { "train " SCENES "--weights bad.json --steps 1", "bad.json" },
+        { "train " SCENES "--weights bad.json --steps 1 --plan", "bad.json" },
+        { "train " SCENES "--weights none --steps 1 --plan", "none: cannot be opened" },
         { "train --images files/train2017", "need --annotations" },
         { "eval --run-dir run --valid-images files/val2017", "need --annotations" },
         { "train --data files --annotations bad.json", "are two sources of images" },

@@ -12,6 +12,7 @@
 #include "support/checkpoint.h"
 #include "support/images.h"
 #include "support/program.h"
+#include "support/sanitized.h"
 
 #define SMALL "--threads 1 --shapes 40 --size 32 --batch 8 --epochs 2 --log-every 2 "
 #define WHOLE "--threads 1 --shapes 40 --size 32 --batch 40 --crop none --flip 0 --log-every 1 "
@@ -20,7 +21,7 @@
 static void begin(void)
 {
     program_begin("imagenet");
-    succeed("train " SMALL "--preset resnet-mini --run-dir resnet");
+    succeed("train " SMALL "--shapes 16 --epochs 1 --preset resnet-mini --run-dir resnet");
 }
 
 TestSuite(teacher, .init = begin, .fini = program_end, .timeout = 600);
@@ -43,6 +44,7 @@ Test(teacher, resume_is_exact)
     };
     publish_weights("resnet/last.safetensors", "published.bin");
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        if (!case_is_taken(i)) continue;
         succeed("train " SMALL "%s --run-dir a --overwrite", runs[i].flags);
         succeed("train " SMALL "%s --run-dir b --overwrite --steps 3", runs[i].flags);
         succeed("train --resume --run-dir b --threads 2 --workers 3");
@@ -173,13 +175,14 @@ Test(teacher, accumulated_batches)
 Test(teacher, all_families)
 {
     static const char *const presets[] = {
-        "convnet",   "cvt-small",  "cvt-ls-small", "vil-small",  "vil-tiny-performer",
+        "convnet",   "cvt-small",  "cvt-ls-small", "vil-small",  "vil-full-small",
         "deit-mini", "lsla-small", "pvt-mini",     "pvt2-mini",  "deit-mini-distilled",
         "swin-mini", "cswin-mini", "coat-mini",    "mpvit-mini",
     };
     static const char few[] = "--threads 1 --shapes 10 --size 32 --batch 5 --epochs 1 --steps 1 "
                               "--overwrite --log-every 1";
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        if (!case_is_taken(i)) continue;
         succeed("train %s --preset %s --teacher resnet --run-dir taught", few, presets[i]);
         succeed("train %s --preset tiny --teacher taught --distill soft --run-dir student", few);
         cr_expect(isfinite(first_loss("student/log.jsonl")), "%s", presets[i]);

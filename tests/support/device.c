@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "support/amx.h"
+#include "support/sanitized.h"
 
 #ifdef TP_EMULATION
 #include "cuda_emulation/emulation.h"
@@ -89,4 +90,9 @@ bool device_set_order(int order)
 #else
     return order == 0;
 #endif
+}
+
+int device_other_order(void)
+{
+    return sanitized() ? 2 : 1;
 }

@@ -25,5 +25,8 @@ tp_device *device_cuda(void);
 
 /* Sets the emulation's order of threads; 0 is the default. False if there is no such order. */
 bool device_set_order(int order);
+/* The first order to compare with the default: 1, or with sanitizers, where a run takes seconds,
+ * the shuffled one, which is the last. */
+int device_other_order(void);
 
 #endif
