@@ -6,7 +6,8 @@
 #   scripts/test.sh --all           everything, for all instruction sets: also every fault, signal
 #                                   and lack of memory, the guides, installed copies
 #   scripts/test.sh --sanitize      everything, with AddressSanitizer and UndefinedBehaviorSanitizer
-#   scripts/test.sh --clang         what no argument runs, built with the newest clang of Debian 12
+#   scripts/test.sh --clang         what no argument runs but tests of programs (label `programs`),
+#                                   built with the newest clang of Debian 12
 #   scripts/test.sh --threads       the multithreaded tests (label `threads`) with ThreadSanitizer
 #   scripts/test.sh --device cuda   the tests for any device (label `device`) on CUDA: on the GPU if
 #                                   there is one, else on its emulation
@@ -32,7 +33,7 @@ while [ $# -gt 0 ]; do
         ;;
     --clang)
         preset=clang
-        quick=
+        args=(-LE 'thorough|programs') quick=
         ;;
     --threads)
         preset=tsan
