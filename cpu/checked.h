@@ -1,6 +1,6 @@
 /* checked.h - AddressSanitizer in inner loops: ranges are checked as a whole before the loop, whose
  * function is not instrumented (TP_CHECKED_BEFORE), since a check of each access makes the loops of
- * products eight times as long. Without the sanitizer nothing is left of it. */
+ * products several times as long. Without the sanitizer nothing is left of it. */
 #ifndef TP_CHECKED_H
 #define TP_CHECKED_H
 
