@@ -160,10 +160,12 @@ static void real_step(const char *name, const classifier_cfg *c)
     close_rig(r);
 }
 
-/* MPViT normalises over the batch, so its last map must not be a single pixel. */
+/* MPViT and ResNet normalise over the batch, so their last map must not be a single pixel: of two
+ * values, only the sign is left, and the gradient is a difference of rounding errors. */
 static int64_t small_side(const char *preset)
 {
-    return strncmp(preset, "mpvit", 5) == 0 ? 64 : 32;
+    const bool batch = strncmp(preset, "mpvit", 5) == 0 || strncmp(preset, "resnet", 6) == 0;
+    return batch ? 64 : 32;
 }
 
 /* Chooses the smallest images that the model accepts. */
