@@ -30,6 +30,7 @@ if(TAPEGRAD_CUDA_EMULATION)
     # What switches threads is not what is tested. Its copies call the sanitizer's memcpy.
     set_source_files_properties(${emulation}/emulated_device.cpp PROPERTIES
       COMPILE_OPTIONS "-O2;-fno-sanitize=all;-DTP_ASAN")
+    set_source_files_properties(${emulation}/emulated_mma.cpp PROPERTIES COMPILE_OPTIONS -O2)
   endif()
   if(TAPEGRAD_CUDA_RACES) # races.cpp replaces the sanitizer's library
     if(TAPEGRAD_SANITIZE)

@@ -34,11 +34,12 @@ extern const tp_op *const tp_op_table[];
 
 #define ROOM (1 << 20) /* elements of all results and gradients of a case */
 
-/* The variant of a case: its dtype, whether f32 parameters meet bf16 data, and whether the op is
- * used twice, on inputs that begin one element later. */
+/* The variant of a case: its dtype, whether f32 parameters meet bf16 data, whether the op is used
+ * twice, on inputs that begin one element later, and the first other order of threads; 0: none. */
 typedef struct trial {
     tp_dtype dt;
     bool mixed, train, twice;
+    int order;
 } trial;
 
 /* The results of a case: all floating outputs and gradients concatenated, and the other outputs. */
@@ -208,7 +209,7 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
     snprintf(name, sizeof name, "%s %s%s, case '%s', %s%s", op->name, tp_dtype_name(t.dt),
              t.mixed ? " with f32 parameters" : "", k->name, t.train ? "training" : "eval",
              t.twice ? ", used twice" : "");
-    run(cpu, op, k, (trial){ TP_F64, false, t.train, t.twice }, &exact);
+    run(cpu, op, k, (trial){ TP_F64, false, t.train, t.twice, 0 }, &exact);
     run(gpu, op, k, t, &got);
     cr_expect_str_empty(exact.why, "%s, on the CPU: %s", name, exact.why);
     cr_expect_str_empty(got.why, "%s: %s", name, got.why);
@@ -219,14 +220,23 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
     cr_expect(got.ni == exact.ni &&
                   memcmp(got.integers, exact.integers, (size_t)got.ni * sizeof(int64_t)) == 0,
               "%s: indices differ", name);
-    /* Training covers evaluation. An op used twice needs only the most shuffled order. */
-    const int first = t.twice ? 2 : device_other_order();
-    for (int order = first; t.train && device_set_order(order); order++) {
+    for (int order = t.order; order > 0 && device_set_order(order); order++) {
         run(gpu, op, k, t, &again);
         cr_expect(memcmp(again.v, got.v, (size_t)got.n * sizeof(double)) == 0,
                   "%s: order %d of threads gives other bits", name, order);
     }
     device_set_order(0);
+}
+
+enum { EVALUATE, TRAIN, TRAIN_TWICE, WAYS }; /* to run a case */
+
+/* The variant of case i for a way. Training covers other orders of evaluation, and an op used twice
+ * needs only the most shuffled order. Sanitized builds change the order in one of these ways. */
+static trial trial_of(tp_dtype dt, bool mixed, int way, int i)
+{
+    const int order = way == EVALUATE ? 0 : way == TRAIN ? device_other_order() : 2;
+    const bool left_out = sanitized() && way == (i % 2 ? TRAIN : TRAIN_TWICE);
+    return (trial){ dt, mixed, way != EVALUATE, way == TRAIN_TWICE, left_out ? 0 : order };
 }
 
 /* Their cases produce f64 from other inputs or none: tests/ops/test_cast.c, test_cuda_moves.c and
@@ -251,10 +261,11 @@ static void check_all(tp_dtype dt, bool mixed)
         if (makes_f64(*op)) continue;
         if (mixed && !((*op)->flags & TP_MIXES)) continue;
         cr_expect(has_kernels(*op), "%s has no CUDA kernels", (*op)->name);
-        for (const tp_gradcase *k = (*op)->cases; k && k->name; k++)
-            for (int way = 0; way < 3; way++)
-                if (way < 2 || !((*op)->flags & TP_NOT_DIFFERENTIABLE))
-                    check_case(cpu, gpu, *op, k, (trial){ dt, mixed, way > 0, way == 2 });
+        const int ways = (*op)->flags & TP_NOT_DIFFERENTIABLE ? TRAIN_TWICE : WAYS;
+        const tp_gradcase *cases = (*op)->cases;
+        for (int i = 0; cases && cases[i].name; i++)
+            for (int way = sanitized() && i > 0 ? TRAIN : EVALUATE; way < ways; way++)
+                check_case(cpu, gpu, *op, &cases[i], trial_of(dt, mixed, way, i));
     }
     cr_expect_eq(tp_device_stats(gpu).live_bytes, 0, "memory is returned");
     tp_device_close(gpu);
@@ -289,9 +300,9 @@ static void check_uses(const char *name, const tp_gradcase *k, int used)
     const tp_op *const *op = tp_op_table;
     while (*op && strcmp((*op)->name, name) != 0) op++;
     cr_assert(*op, "%s", name);
-    for (int way = 0; way < 2 * used; way++)
+    for (int i = 0; i < 2 * used; i++)
         check_case(cpu, gpu, *op, k,
-                   (trial){ way & 1 ? TP_BF16 : TP_F32, false, true, (way & 2) != 0 });
+                   trial_of(i & 1 ? TP_BF16 : TP_F32, false, i & 2 ? TRAIN_TWICE : TRAIN, i));
     cr_expect_eq(tp_device_stats(gpu).live_bytes, 0, "memory is returned");
     tp_device_close(gpu);
     tp_device_close(cpu);

@@ -3,22 +3,33 @@
 #include "emulation.h"
 #include "races.h"
 
+/* The operands are registers of the kernels; checks of them would be most of its time. GCC inlines
+ * only functions with the same checks. */
+#define REGISTERS __attribute__((no_sanitize("address")))
+
 namespace
 {
 
-float low(uint64_t pair)
+REGISTERS inline float of_bits(uint32_t bits)
 {
-    return emulated_value<float>(uint64_t(uint32_t(pair) << 16));
+    float x;
+    __builtin_memcpy(&x, &bits, sizeof x);
+    return x;
 }
-float high(uint64_t pair)
+REGISTERS inline float low(uint32_t pair)
 {
-    return emulated_value<float>(uint64_t(uint32_t(pair) & 0xffff0000u));
+    return of_bits(pair << 16);
+}
+REGISTERS inline float high(uint32_t pair)
+{
+    return of_bits(pair & 0xffff0000u);
+}
+REGISTERS inline float tf32(uint32_t bits)
+{
+    return of_bits(bits & 0xffffe000u);
 }
 
 } // namespace
-
-/* The operands are registers of the kernels; checks of them would be most of its time. */
-#define REGISTERS __attribute__((no_sanitize("address")))
 
 REGISTERS void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
                                  const float c[4])
@@ -42,7 +53,6 @@ REGISTERS void emulated_mma_tf32(float d[4], const uint32_t a[4], const uint32_t
 {
     const uint32_t(*all)[6] = emulated_gather(a, b);
     const int g = int(emulated_lane()) / 4, t = int(emulated_lane()) % 4;
-    const auto tf32 = [](uint32_t u) { return __uint_as_float(u & 0xffffe000u); };
     for (int i = 0; i < 4; i++) {
         const int half = i / 2, col = 2 * t + i % 2;
         float sum = 0.0f;
