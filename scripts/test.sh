@@ -5,9 +5,10 @@
 #                                   models, files, one run of each program, on this processor
 #   scripts/test.sh --all           everything, for all instruction sets: also every fault, signal
 #                                   and lack of memory, the guides, installed copies
-#   scripts/test.sh --sanitize      everything, with AddressSanitizer and UndefinedBehaviorSanitizer
-#   scripts/test.sh --clang         what no argument runs but tests of programs (label `programs`),
-#                                   built with the newest clang of Debian 12
+#   scripts/test.sh --sanitize      all but the label `plain` (tests/CMakeLists.txt), with
+#                                   AddressSanitizer and UndefinedBehaviorSanitizer
+#   scripts/test.sh --clang         tests of ops (label `ops`), built with the newest clang of
+#                                   Debian 12
 #   scripts/test.sh --threads       the multithreaded tests (label `threads`) with ThreadSanitizer
 #   scripts/test.sh --device cuda   the tests for any device (label `device`) on CUDA: on the GPU if
 #                                   there is one, else on its emulation
@@ -22,18 +23,18 @@ device=cpu
 targets=(quick_tests)
 args=(-LE thorough)
 quick=yes
-everything() { targets=() args=(-LE '^quick$') quick=; } # those are parts of thorough tests
+everything() { targets=() args=(-LE "^quick\$${1:-}") quick=; } # quick ones are parts of others
 selected=()
 while [ $# -gt 0 ]; do
     case $1 in
     --all) everything ;;
     --sanitize)
         preset=asan
-        everything
+        everything '|^plain$'
         ;;
     --clang)
         preset=clang
-        args=(-LE 'thorough|programs') quick=
+        args=(-L '^ops$') quick=
         ;;
     --threads)
         preset=tsan
@@ -75,17 +76,14 @@ esac
 need $BUILD_NEEDS $TEST_NEEDS $PLOT_NEEDS
 case $preset in clang | tsan) need $CLANG_NEEDS ;; esac
 [ "$device" = cpu ] || need g++:g++ # kernels are C++
-# A new folder for the quick check has the kernels of this processor alone; an existing one keeps
-# its own.
-options=(-DTAPEGRAD_TESTS=ON -DTAPEGRAD_ISA=all)
-# These test threads and CUDA's kernels; other presets compare the sets of the CPU. emulate-asan
-# shares the objects of asan.
-case $preset in tsan | emulate | emulate-race) options[1]=-DTAPEGRAD_ISA=native ;; esac
+# Only --all tests the kernels of all instruction sets, others those of this processor. The quick
+# check takes what an existing folder has.
+isa=native
+[ $preset != release ] || [ -n "$quick" ] || isa=all
+options=(-DTAPEGRAD_TESTS=ON "-DTAPEGRAD_ISA=$isa")
+[ -z "$quick" ] || ! configured release || options=(-DTAPEGRAD_TESTS=ON)
 if [ ${#selected[@]} != 0 ] && [ "${targets[*]-}" = quick_tests ]; then
     targets=() args=() # a named test may be any
-fi
-if [ -n "$quick" ]; then
-    configured release && options=(-DTAPEGRAD_TESTS=ON) || options[1]=-DTAPEGRAD_ISA=native
 fi
 configure "$preset" "${options[@]}"
 build "$preset" ${targets[@]+"${targets[@]}"}
