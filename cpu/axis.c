@@ -4,6 +4,7 @@
  * indices: `outer` runs of count * inner elements. The backward of cutting is placing, and vice
  * versa. Elements are only moved, so one function serves all dtypes. */
 #include "cpu/kit/copies.h"
+#include "tensor/bf16.h"
 #include "tensor/geometry/shape_ops.h"
 #include "tensor/kernel.h"
 #include "tensor/shape.h"
@@ -35,12 +36,17 @@ typedef struct runs {
 
 static void add(tp_dtype dtype, void *to, const void *from, int64_t n)
 {
+    uint16_t *y16 = to;
     float *y32 = to;
     double *y64 = to;
+    const uint16_t *x16 = from;
     const float *x32 = from;
     const double *x64 = from;
     if (dtype == TP_F64)
         for (int64_t i = 0; i < n; i++) y64[i] += x64[i];
+    else if (dtype == TP_BF16)
+        for (int64_t i = 0; i < n; i++)
+            y16[i] = tp__to_bf16(tp__from_bf16(y16[i]) + tp__from_bf16(x16[i]));
     else
         for (int64_t i = 0; i < n; i++) y32[i] += x32[i];
 }

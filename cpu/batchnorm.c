@@ -7,13 +7,16 @@
  * Columns are reduced in fixed blocks of rows: a block's mean and squared deviations while it is in
  * cache, then merged in order (Chan, Golub, LeVeque 1979), without cancellation. Where processes
  * share the batch (tensor/together.h), the statistics and the means of backward are those of all
- * rows; dw and db stay this process's. Hidden outputs: m and s, [C] each. */
+ * rows; dw and db stay this process's. Hidden outputs: m and s, [C] each. Values in bf16 are
+ * computed in f32, in pieces of ROOM channels. */
 #include <stdio.h>
 
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
 #include "cpu/kit/statistics.h"
+#include "cpu/kit/stored.h"
 #include "tensor/geometry/norms.h"
+#include "tensor/geometry/whole.h"
 #include "tensor/kernel.h"
 
 /* Inputs x, w, b, mean, var, batches; hidden outputs 1 and 2 are m and s. */
@@ -26,6 +29,12 @@ static int64_t bn_rows(const tp_call *c)
 {
     const int64_t C = channels(c);
     return C > 0 ? c->x[0].numel / C : 0;
+}
+
+/* n elements of a view from `at` on, in f32: in place or in `room`. NULL if it is absent. */
+static const real *values(const tp_view *v, int64_t at, int64_t n, real *room)
+{
+    return v->data ? read_row(v, v->data, at, n, room) : NULL;
 }
 
 /* ---- the processes that share the batch ---- */
@@ -86,20 +95,33 @@ static bool bn_join_sums(const tp_call *c, double *rows, real *sums)
 
 /* ---- forward ---- */
 
+/* Mean and squared deviations of n channels from j on, over rows first .. end. */
+static void bn_moments(const tp_call *c, int64_t first, int64_t end, int64_t j, int64_t n, real *m,
+                       real *v)
+{
+    const int64_t C = channels(c);
+    real room[ROOM];
+    for (int64_t r = first; r < end; r++) {
+        const real *x = values(&c->x[0], r * C + j, n, room);
+        for (int64_t i = 0; i < n; i++) m[i] += x[i];
+    }
+    for (int64_t i = 0; i < n; i++) m[i] /= (real)(end - first);
+    for (int64_t r = first; r < end; r++) {
+        const real *x = values(&c->x[0], r * C + j, n, room);
+        for (int64_t i = 0; i < n; i++) v[i] += (x[i] - m[i]) * (x[i] - m[i]);
+    }
+}
+
 /* c->work in forward: mean and squared deviations of each block of rows, [blocks,2,C]. */
 static void bn_stat_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = channels(c), rows = bn_rows(c), size = tp__block_rows(rows);
     for (int64_t k = begin; k < end; k++) {
-        const int64_t first = k * size, n = rows - first < size ? rows - first : size;
-        const real *x = (const real *)c->x[0].data + first * C;
+        const int64_t first = k * size, last = tp__least(rows, first + size);
         real *m = (real *)c->work + k * 2 * C, *v = m + C;
         memset(m, 0, (size_t)(2 * C) * sizeof *m);
-        for (int64_t r = 0; r < n; r++)
-            for (int64_t i = 0; i < C; i++) m[i] += x[r * C + i];
-        for (int64_t i = 0; i < C; i++) m[i] /= (real)n;
-        for (int64_t r = 0; r < n; r++)
-            for (int64_t i = 0; i < C; i++) v[i] += (x[r * C + i] - m[i]) * (x[r * C + i] - m[i]);
+        for (int64_t j = 0; j < C; j += ROOM)
+            bn_moments(c, first, last, j, tp__least(C - j, ROOM), m + j, v + j);
     }
 }
 
@@ -143,23 +165,35 @@ static bool bn_batch_stats(const tp_call *c, real *m, real *var)
     return true;
 }
 
+/* n elements y = (x - m) s w + b; w and b may be NULL. */
+static void bn_row(int64_t n, const real *x, const real *m, const real *s, const real *w,
+                   const real *b, real *y)
+{
+    if (w && b) { /* the common case */
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m[i]) * s[i] * w[i] + b[i];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m[i]) * s[i];
+    if (w)
+        for (int64_t i = 0; i < n; i++) y[i] *= w[i];
+    if (b)
+        for (int64_t i = 0; i < n; i++) y[i] += b[i];
+}
+
 static void bn_normalise(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = channels(c);
-    const real *w = c->x[1].data, *b = c->x[2].data, *m = c->y[1].data, *s = c->y[2].data;
-    for (int64_t r = begin; r < end; r++) {
-        const real *x = (const real *)c->x[0].data + r * C;
-        real *y = (real *)c->y[0].data + r * C;
-        if (w && b) { /* the common case */
-#pragma omp simd
-            for (int64_t i = 0; i < C; i++) y[i] = (x[i] - m[i]) * s[i] * w[i] + b[i];
-            continue;
+    const real *m = c->y[1].data, *s = c->y[2].data;
+    real as_w[ROOM], as_b[ROOM], as_x[ROOM], as_y[ROOM];
+    for (int64_t j = 0; j < C; j += ROOM) {
+        const int64_t n = tp__least(C - j, ROOM);
+        const real *w = values(&c->x[1], j, n, as_w), *b = values(&c->x[2], j, n, as_b);
+        for (int64_t at = begin * C + j; at < end * C; at += C) {
+            real *y = row_at(&c->y[0], c->y[0].data, at, as_y);
+            bn_row(n, values(&c->x[0], at, n, as_x), m + j, s + j, w, b, y);
+            put_row(&c->y[0], c->y[0].data, at, n, y);
         }
-        for (int64_t i = 0; i < C; i++) y[i] = (x[i] - m[i]) * s[i];
-        if (w)
-            for (int64_t i = 0; i < C; i++) y[i] *= w[i];
-        if (b)
-            for (int64_t i = 0; i < C; i++) y[i] += b[i];
     }
 }
 
@@ -187,34 +221,48 @@ static void bn_sum_blocks(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = channels(c), rows = bn_rows(c), size = tp__block_rows(rows);
     const real *m = c->y[1].data, *s = c->y[2].data;
+    real as_x[ROOM], as_dy[ROOM];
     for (int64_t k = begin; k < end; k++) {
         real *dw = (real *)c->work + (k + 1) * 2 * C, *db = dw + C;
         memset(dw, 0, (size_t)(2 * C) * sizeof *dw);
-        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++) {
-            const real *x = (const real *)c->x[0].data + r * C;
-            const real *dy = (const real *)c->dy[0].data + r * C;
-            for (int64_t i = 0; i < C; i++) {
-                dw[i] += dy[i] * ((x[i] - m[i]) * s[i]);
-                db[i] += dy[i];
+        for (int64_t r = k * size; r < tp__least(rows, (k + 1) * size); r++)
+            for (int64_t j = 0; j < C; j += ROOM) {
+                const int64_t n = tp__least(C - j, ROOM);
+                const real *x = values(&c->x[0], r * C + j, n, as_x);
+                const real *dy = values(&c->dy[0], r * C + j, n, as_dy);
+                for (int64_t i = 0; i < n; i++) {
+                    dw[j + i] += dy[i] * ((x[i] - m[j + i]) * s[j + i]);
+                    db[j + i] += dy[i];
+                }
             }
-        }
     }
 }
 
-/* c->work now holds the means of dy h and dy, or zeros in eval. */
+/* n elements dx from channel j on. c->work now holds the means of dy h and dy, or zeros in eval. */
+static void bn_dx_row(const tp_call *c, int64_t j, int64_t n, const real *x, const real *dy,
+                      const real *w, real *dx)
+{
+    const real *m = (const real *)c->y[1].data + j, *s = (const real *)c->y[2].data + j;
+    const real *mean_dyh = (const real *)c->work + j, *mean_dy = mean_dyh + channels(c);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        const real d = s[i] * (dy[i] - mean_dy[i] - (x[i] - m[i]) * s[i] * mean_dyh[i]);
+        dx[i] = w ? d * w[i] : d;
+    }
+}
+
 static void bn_dx(const tp_call *c, int64_t begin, int64_t end)
 {
     const int64_t C = channels(c);
-    const real *w = c->x[1].data, *m = c->y[1].data, *s = c->y[2].data;
-    const real *mean_dyh = c->work, *mean_dy = mean_dyh + C;
-    for (int64_t r = begin; r < end; r++) {
-        const real *x = (const real *)c->x[0].data + r * C;
-        const real *dy = (const real *)c->dy[0].data + r * C;
-        real *dx = (real *)c->dx[0].data + r * C;
-#pragma omp simd
-        for (int64_t i = 0; i < C; i++) {
-            const real d = s[i] * (dy[i] - mean_dy[i] - (x[i] - m[i]) * s[i] * mean_dyh[i]);
-            dx[i] = w ? d * w[i] : d;
+    real as_w[ROOM], as_x[ROOM], as_dy[ROOM], as_dx[ROOM];
+    for (int64_t j = 0; j < C; j += ROOM) {
+        const int64_t n = tp__least(C - j, ROOM);
+        const real *w = values(&c->x[1], j, n, as_w);
+        for (int64_t at = begin * C + j; at < end * C; at += C) {
+            real *dx = row_at(&c->dx[0], c->dx[0].data, at, as_dx);
+            bn_dx_row(c, j, n, values(&c->x[0], at, n, as_x), values(&c->dy[0], at, n, as_dy), w,
+                      dx);
+            put_row(&c->dx[0], c->dx[0].data, at, n, dx);
         }
     }
 }
@@ -227,8 +275,8 @@ static tp_code batchnorm_bwd(const tp_call *c)
     if (C == 0) return TP_OK;
     tp__for(c, blocks, 1, bn_sum_blocks);
     tp__add_blocks(sums, false, 2 * C, sums + 2 * C, blocks, 2 * C);
-    if (c->dx[1].data) memcpy(c->dx[1].data, sums, (size_t)C * sizeof *sums);
-    if (c->dx[2].data) memcpy(c->dx[2].data, sums + C, (size_t)C * sizeof *sums);
+    for (int i = 1; i <= 2; i++)
+        if (c->dx[i].data) tp__add_blocks_to(&c->dx[i], false, C, sums + (i - 1) * C, 1, C);
     if (c->train && c->dev->together.ranks > 1 && !bn_join_sums(c, &all_rows, sums))
         return bn_alone(c);
     const real scale = c->train && all_rows > 0 ? 1 / (real)all_rows : 0;

@@ -49,6 +49,7 @@ static void copy_rows(const void *ctx, int64_t begin, int64_t end, int thread)
             memcpy(&y[r * j->row_step], tile[r], (size_t)n * sizeof(type));                        \
     }
 DEFINE_TILE(tile1, uint8_t)
+DEFINE_TILE(tile2, uint16_t)
 DEFINE_TILE(tile4, uint32_t)
 DEFINE_TILE(tile8, uint64_t)
 
@@ -69,6 +70,8 @@ static void transpose_strips(const void *ctx, int64_t begin, int64_t end, int th
                 tile4(j, from, to, m, n);
             else if (j->size == 8)
                 tile8(j, from, to, m, n);
+            else if (j->size == 2)
+                tile2(j, from, to, m, n);
             else
                 tile1(j, from, to, m, n);
         }

@@ -9,7 +9,8 @@
  *
  * Forward stores m and s of each row. A row is read from memory once and then twice from cache: the
  * two-pass variance avoids the cancellation of the one-pass formula. Rows whose squares leave the
- * range are scaled. dw and db are summed in fixed blocks of rows. */
+ * range are scaled. dw and db are summed in fixed blocks of rows. Rows in bf16 are computed in f32,
+ * in memory of the thread. */
 #include "cpu/kit/real.h"
 #include "cpu/kit/row_blocks.h"
 #include "cpu/kit/statistics.h"
@@ -32,7 +33,7 @@ static stats stats_of(int64_t n, const real *x, real eps, bool centre)
 
 /* The rows of x, then those of v, as one numbering; v may be absent. */
 typedef struct rows {
-    real *at[2];
+    const tp_view *of[2];
     int64_t first, count, n; /* rows of x and of both, elements of a row */
 } rows;
 
@@ -42,7 +43,7 @@ static rows rows_of(const tp_call *c, const tp_view *of, int x, int v)
     const tp_view *shape = &c->x[ROWNORM_X];
     const int64_t n = shape->dim[shape->ndim - 1], count = c->y[c->ny - 1].numel / 2;
     const int64_t first = v ? shape->numel / (n ? n : 1) : count;
-    return (rows){ { of[x].data, v ? of[v].data : NULL }, first, count, n };
+    return (rows){ { &of[x], v ? &of[v] : NULL }, first, count, n };
 }
 
 /* v among the inputs, or 0. */
@@ -51,11 +52,63 @@ static int second(const tp_call *c)
     return c->nx > ROWNORM_V ? ROWNORM_V : 0;
 }
 
-/* NULL if its tensor is absent. */
-static real *row_of(const rows *x, int64_t r)
+/* The view of a row, and the element at which it begins. */
+static const tp_view *find(const rows *x, int64_t r, int64_t *at)
 {
-    real *at = x->at[r >= x->first];
-    return at ? at + (r < x->first ? r : r - x->first) * x->n : NULL;
+    *at = (r < x->first ? r : r - x->first) * x->n;
+    return x->of[r >= x->first];
+}
+
+/* A row in f32: in place or in `room`. NULL if its tensor is absent. */
+static const real *row_of(const rows *x, int64_t r, real *room)
+{
+    int64_t at;
+    const tp_view *v = find(x, r, &at);
+    return v->data ? read_row(v, v->data, at, x->n, room) : NULL;
+}
+
+/* Where a row is computed, for `put`. NULL if its tensor is absent. */
+static real *place_of(const rows *x, int64_t r, real *room)
+{
+    int64_t at;
+    const tp_view *v = find(x, r, &at);
+    return v->data ? row_at(v, v->data, at, room) : NULL;
+}
+
+static void put(const rows *x, int64_t r, const real *row)
+{
+    int64_t at;
+    const tp_view *v = find(x, r, &at);
+    put_row(v, v->data, at, x->n, row);
+}
+
+/* The rows in f32 that a thread needs for tensors in bf16: dy in backward only. */
+enum { AS_X, AS_Y, AS_DY, AS_W, AS_B, ROOMS };
+
+/* The numbers in c->work before them: partial sums of dw and db for each block of rows,
+ * [blocks,2,n]. */
+static int64_t sums_size(const tp_call *c)
+{
+    const bool params = !tp_absent(&c->x[1]) || (c->nx > 2 && !tp_absent(&c->x[2]));
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
+    return tp_is_backward(c) && params ? tp__row_blocks(c->y[c->ny - 1].dim[0]) * 2 * n : 0;
+}
+
+static real *rooms_of(const tp_call *c, int64_t n, int thread)
+{
+    return is_bf16(&c->x[0]) ? (real *)c->work + sums_size(c) + thread * ROOMS * n : NULL;
+}
+
+static real *room(real *rooms, int64_t n, int which)
+{
+    return rooms ? rooms + which * n : NULL;
+}
+
+/* A parameter in f32; NULL if it is absent. */
+static const real *vector(const tp_call *c, int i, int64_t n, real *to)
+{
+    const tp_view *v = &c->x[i];
+    return i < c->nx && v->data ? read_row(v, v->data, 0, n, to) : NULL;
 }
 
 /* One pass with both parameters, as usual in layer norm. */
@@ -72,16 +125,21 @@ static void rownorm_row(int64_t n, const real *x, stats t, const real *w, const 
         for (int64_t i = 0; i < n; i++) y[i] += b[i];
 }
 
-static void rownorm_rows(const tp_call *c, int64_t begin, int64_t end)
+static void rownorm_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__rownorm_attr *at = c->attr;
     const rows from = rows_of(c, c->x, ROWNORM_X, second(c));
     const rows to = rows_of(c, c->y, 0, c->ny > 2);
-    const real *w = c->x[ROWNORM_W].data, *b = c->nx > ROWNORM_B ? c->x[ROWNORM_B].data : NULL;
+    const int64_t n = from.n;
+    real *rooms = rooms_of(c, n, thread);
+    const real *w = vector(c, ROWNORM_W, n, room(rooms, n, AS_W));
+    const real *b = vector(c, ROWNORM_B, n, room(rooms, n, AS_B));
     for (int64_t r = begin; r < end; r++) {
-        const real *x = row_of(&from, r);
-        const stats t = stats_of(from.n, x, (real)at->eps, at->centre);
-        rownorm_row(from.n, x, t, w, b, row_of(&to, r));
+        const real *x = row_of(&from, r, room(rooms, n, AS_X));
+        real *y = place_of(&to, r, room(rooms, n, AS_Y));
+        const stats t = stats_of(n, x, (real)at->eps, at->centre);
+        rownorm_row(n, x, t, w, b, y);
+        put(&to, r, y);
         ((stats *)c->y[c->ny - 1].data)[r] = t;
     }
 }
@@ -90,7 +148,7 @@ static void rownorm_rows(const tp_call *c, int64_t begin, int64_t end)
 static tp_code rownorm_fwd(const tp_call *c)
 {
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
-    tp__for(c, c->y[c->ny - 1].numel / 2, 16384 / (n + 1), rownorm_rows);
+    tp__for_threads(c, c->y[c->ny - 1].numel / 2, 16384 / (n + 1), rownorm_rows);
     return TP_OK;
 }
 
@@ -154,24 +212,29 @@ static bool wants_params(const tp_call *c)
     return c->dx[1].data || (c->nx > 2 && c->dx[2].data);
 }
 
-/* c->work: partial sums of dw and db for each block of rows, [blocks,2,n]. */
-static void rownorm_blocks(const tp_call *c, int64_t begin, int64_t end)
+static void rownorm_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const bool centre = ((const tp__rownorm_attr *)c->attr)->centre, params = wants_params(c);
     const rows from = rows_of(c, c->x, ROWNORM_X, second(c));
     const rows grad = rows_of(c, c->dy, 0, c->ny > 2);
     const rows to = rows_of(c, c->dx, ROWNORM_X, second(c));
     const int64_t n = from.n, size = tp__block_rows(from.count);
+    real *rooms = rooms_of(c, n, thread);
+    const real *w = vector(c, ROWNORM_W, n, room(rooms, n, AS_W));
     for (int64_t k = begin; k < end; k++) {
         real *part = (real *)c->work + (params ? k * 2 * n : 0);
         if (params) memset(part, 0, (size_t)(2 * n) * sizeof *part);
         for (int64_t r = k * size; r < from.count && r < (k + 1) * size; r++) {
-            const real *x = row_of(&from, r), *dy = row_of(&grad, r);
+            const real *x = row_of(&from, r, room(rooms, n, AS_X));
+            const real *dy = row_of(&grad, r, room(rooms, n, AS_DY));
             const bool add = c->add >> (r < from.first ? ROWNORM_X : ROWNORM_V) & 1u;
             const stats t = ((const stats *)c->y[c->ny - 1].data)[r];
-            real *dx = row_of(&to, r);
+            real *dx = place_of(&to, r, room(rooms, n, AS_Y));
             if (params) rownorm_dw_db(n, x, dy, t, part, part + n);
-            if (dx) rownorm_dx(n, x, c->x[ROWNORM_W].data, dy, t, centre, add, dx);
+            if (!dx) continue;
+            if (add) (void)row_of(&to, r, dx);
+            rownorm_dx(n, x, w, dy, t, centre, add, dx);
+            put(&to, r, dx);
         }
     }
 }
@@ -181,19 +244,17 @@ static tp_code rownorm_bwd(const tp_call *c)
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
     const int64_t blocks = tp__row_blocks(c->y[c->ny - 1].numel / 2);
     const real *part = c->work;
-    tp__for(c, blocks, 1, rownorm_blocks);
-    if (c->dx[1].data) tp__add_blocks(c->dx[1].data, c->add >> 1 & 1u, n, part, blocks, 2 * n);
-    if (c->nx > 2 && c->dx[2].data)
-        tp__add_blocks(c->dx[2].data, c->add >> 2 & 1u, n, part + n, blocks, 2 * n);
+    tp__for_threads(c, blocks, 1, rownorm_blocks);
+    for (int i = ROWNORM_W; i <= ROWNORM_B && i < c->nx; i++, part += n)
+        if (c->dx[i].data) tp__add_blocks_to(&c->dx[i], c->add >> i & 1u, n, part, blocks, 2 * n);
     return TP_OK;
 }
 
 static size_t rownorm_work(const tp_call *c)
 {
-    const bool params = !tp_absent(&c->x[1]) || (c->nx > 2 && !tp_absent(&c->x[2]));
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
-    const int64_t blocks = tp__row_blocks(c->y[c->ny - 1].dim[0]);
-    return tp_is_backward(c) && params ? (size_t)(blocks * 2 * n) * sizeof(real) : 0;
+    const int64_t rooms = is_bf16(&c->x[0]) ? c->dev->threads * ROOMS * n : 0;
+    return (size_t)(sums_size(c) + rooms) * sizeof(real);
 }
 
 TP_CPU_WORK(rownorm_work)

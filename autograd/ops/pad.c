@@ -50,6 +50,7 @@ const tp_op tp_op_pad = {
     .ny = 1,
     .takes = { TP_ANY },
     .attr_size = sizeof(tp_pad_attr),
+    .flags = TP_TAKES_BF16,
     .shape = pad_shape,
     .forward = TP_KERNELS(pad_fwd),
     .backward = TP_KERNELS(pad_bwd),

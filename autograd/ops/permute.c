@@ -54,6 +54,7 @@ const tp_op tp_op_permute = {
     .ny = 1,
     .takes = { TP_ANY },
     .attr_size = sizeof(tp_shape),
+    .flags = TP_TAKES_BF16,
     .shape = permute_shape,
     .forward = TP_KERNELS(permute_fwd),
     .backward = TP_KERNELS(permute_bwd),

@@ -31,6 +31,7 @@ const tp_op tp_op_roll = {
     .takes = { TP_ANY },
     .ny = 1,
     .attr_size = sizeof(tp_roll_attr),
+    .flags = TP_TAKES_BF16,
     .shape = roll_shape,
     .forward = TP_KERNELS(roll_fwd),
     .backward = TP_KERNELS(roll_bwd),

@@ -22,6 +22,7 @@ static inline void tp__repeat(char *restrict to, const void *restrict element, i
                               int64_t n)
 {
     switch (size) {
+    case 2: tp__repeat_fixed(to, element, 2, n); return;
     case 4: tp__repeat_fixed(to, element, 4, n); return;
     case 8: tp__repeat_fixed(to, element, 8, n); return;
     default: break;
@@ -48,6 +49,7 @@ static inline void tp__copy_rows(char *to, int64_t to_step, const char *from, in
 {
     switch (n) {
     case 1: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 1); break;
+    case 2: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 2); break;
     case 4: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 4); break;
     case 8: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 8); break;
     case 16: tp__copy_fixed_rows(to, to_step, from, from_step, rows, 16); break;
