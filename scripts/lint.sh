@@ -53,7 +53,9 @@ tidy() {
         echo "$options"
         bash -c "${1#*$'\t'}"
     } | sha256sum | cut -c1-64)
-    [ -e "$clean/$key" ] || { clang-tidy --quiet -p build/lint $options "$file" && touch "$clean/$key"; }
+    [ ! -e "$clean/$key" ] || return 0
+    clang-tidy --quiet -p build/lint $options "$file"
+    touch "$clean/$key"
 }
 export -f tidy
 export clean=${XDG_CACHE_HOME:-$HOME/.cache}/tapegrad-lint
