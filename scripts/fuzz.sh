@@ -34,7 +34,7 @@ if [ $# -gt 1 ]; then
 fi
 
 need $BUILD_NEEDS $CLANG_NEEDS
-configure fuzz -DTAPEGRAD_ISA=base # the same on every machine
+configure fuzz -DTAPEGRAD_WERROR=ON -DTAPEGRAD_ISA=base # the same on every machine
 build fuzz
 
 cd "$ROOT"

@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
         ;;
     --clang)
         preset=clang
-        args=(-L '^ops$') quick=
+        targets=(ops_tests) args=(-L '^ops$') quick=
         ;;
     --threads)
         preset=tsan
