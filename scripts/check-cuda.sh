@@ -2,7 +2,7 @@
 # check-cuda.sh - checks the CUDA build on a machine without a GPU: kernels, library, programs and
 # some tests compile and link without warnings; they start without CUDA libraries, run on the CPU,
 # and report a missing driver in one sentence; no attention kernel spills. Checks nothing if nvcc is
-# not installed. CUDAARCHS=90 compiles for that architecture only.
+# not installed. CUDAARCHS=90-virtual compiles for that architecture only, without assembling.
 source "$(dirname "$0")/setup.sh"
 nvcc=$(find_nvcc) || {
     say "nvcc is not installed, so the CUDA build was not checked."
