@@ -86,6 +86,10 @@ if [ ${#selected[@]} != 0 ] && [ "${targets[*]-}" = quick_tests ]; then
     targets=() args=() # a named test may be any
 fi
 configure "$preset" "${options[@]}"
+if [ "$device" = cuda ] && [ ${#selected[@]} != 0 ]; then # tests for any device are targets
+    mapfile -t targets < <(ctest --test-dir "build/$preset" -N "${args[@]}" "${selected[@]}" |
+        sed -n 's/^ *Test *#[0-9]*: //p')
+fi
 build "$preset" ${targets[@]+"${targets[@]}"}
 built=$SECONDS
 
