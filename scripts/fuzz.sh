@@ -14,11 +14,11 @@
 # break something in build/fuzz/crashes.
 source "$(dirname "$0")/setup.sh"
 
-# The fuzzers, each with its number of inputs for --runs: about ten seconds of one core.
-counts="programs:600 runs:4000 ops:12000 config:20000 published:10000 settings:10000"
-counts="$counts safetensors:120000 torch:20000 numpy:20000 data:40000 image:25000"
-counts="$counts image_set:60000 table:150000 dataset:30000 documents:60000 texts:12000"
-counts="$counts bpe:30000 coco:60000 report:6000"
+# The fuzzers, each with its number of inputs for --runs: about five seconds of one core.
+counts="programs:300 runs:2000 ops:6000 config:10000 published:5000 settings:5000"
+counts="$counts safetensors:60000 torch:10000 numpy:10000 data:20000 image:12500"
+counts="$counts image_set:30000 table:75000 dataset:15000 documents:30000 texts:6000"
+counts="$counts bpe:15000 coco:30000 report:3000"
 case ${1:-} in
 -h | --help)
     manual "$0"

@@ -11,6 +11,7 @@
 #include "support/device.h"
 #include "support/folder.h"
 #include "support/optim_world.h"
+#include "support/sanitized.h"
 #include "support/thread_transport.h"
 #include "support/weigh.h"
 #include "tensor/backend.h"
@@ -150,7 +151,7 @@ Test(shards, any_number_of_processes)
     for (int ranks = 1; ranks <= 4; ranks++)
         for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
             const bool odd = ranks % 2;
-            if (device_is_emulated() && (ranks + (int)f) % 2) continue; /* slow with sanitizers */
+            if (device_is_emulated() && (ranks + (int)f) % (sanitized() ? 4 : 2)) continue;
             run_ranks(ranks, compare,
                       &(trial){ optim_form_of(forms[f]), TP_F32, odd ? 0.3 : 0.0, odd });
         }
