@@ -2,7 +2,8 @@
 # lint.sh - checks format and runs static analysis: clang-format (dry run) on every source file,
 # clang-tidy on everything but the tests (which may read unset values after a failed expectation).
 #
-#   scripts/lint.sh            everything
+#   scripts/lint.sh            everything; clang-tidy skips files that it found clean before
+#                              (~/.cache/tapegrad-lint)
 #   scripts/lint.sh --format   only the format
 source "$(dirname "$0")/setup.sh"
 case ${1:-} in
